@@ -1,0 +1,53 @@
+// Carries out a plan: integers → arrays, forward, sample. Thread rule: the engine thread.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/cache_store.h"
+#include "cache/manager.h"
+#include "model/model.h"
+#include "sample/sampler.h"
+#include "schedule/plan.h"
+#include "schedule/scheduler.h"
+
+namespace tutti::run {
+
+struct RowResult {
+  schedule::SampledToken token;                 // token -1 and not failed: the row sampled nothing in this step
+  sample::Fault fault = sample::Fault::none;
+  std::optional<sample::Logprobs> logprobs;
+  std::vector<sample::Logprobs> prompt_logprobs;  // of the prompt tokens after the row's tokens that wanted logits
+};
+
+class Runner {
+ public:
+  Runner(std::shared_ptr<const model::Model> model, std::unique_ptr<cache::CacheStore> store, const ops::Numerics& numerics,
+         ThreadPool* pool, const kernels::KernelTable* table);
+  ~Runner();
+
+  void add(SequenceId sequence, sample::SamplingParams params, int choice, std::span<const TokenId> prompt);
+  void remove(SequenceId sequence);
+
+  // One result per row of the plan, in its order. Throws what the model throws; nothing of the row states has changed then.
+  std::vector<RowResult> run(const schedule::StepPlan& plan, const schedule::Scheduler& scheduler,
+                             const cache::CacheManager& caches);
+  // After run() threw: true when all sequences lost their caches.
+  bool recover();
+  const model::Model& model() const { return *model_; }
+
+ private:
+  ops::StepBatch assemble(const schedule::StepPlan& plan, const schedule::Scheduler& scheduler,
+                          const cache::CacheManager& caches) const;
+
+  std::shared_ptr<const model::Model> model_;
+  std::unique_ptr<cache::CacheStore> store_;
+  ops::Numerics numerics_;
+  ThreadPool* pool_;
+  const kernels::KernelTable* table_;
+  sample::Sampler sampler_;
+  std::unordered_map<SequenceId, sample::RowState> rows_;
+};
+
+}  // namespace tutti::run

@@ -1,0 +1,31 @@
+// The decision of one step, a value. Reserved: carrying it out can't fail for room.
+#pragma once
+
+#include <vector>
+
+#include "base/ids.h"
+
+namespace tutti::schedule {
+
+struct PlannedRow {
+  SequenceId sequence;
+  int first = 0;        // position of the row's first token
+  int n = 0;            // tokens
+  int logits = 0;       // the last `logits` tokens of the row want logits: 1 where a token is sampled, 0 in an unfinished prompt
+  bool samples = false; // the last token's logits give the sequence's next token
+};
+
+struct StepPlan {
+  std::vector<PlannedRow> rows;
+  std::vector<SequenceId> preempted;  // lost their caches while this plan was made
+  int64_t step = 0;
+
+  bool empty() const { return rows.empty(); }
+  int tokens() const {
+    int n = 0;
+    for (const auto& row : rows) n += row.n;
+    return n;
+  }
+};
+
+}  // namespace tutti::schedule

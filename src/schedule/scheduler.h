@@ -1,0 +1,78 @@
+// Who runs what in the next step. No phases: a prompt chunk and a decoded token are rows with another n.
+// Thread rule: the engine thread. Sees integers only.
+//
+// A plan: running rows first, oldest served first, one token each (all of them, while the token cap allows; else they take
+// turns); then prompts, oldest first, in chunks that fill the step's token budget, shared among waiting prompts so that a short
+// one is not stuck behind a long one. Blocks are reserved for the tokens of the step only. When they run out, the youngest
+// running sequence is preempted: its caches go back, its tokens stay, it is recomputed later.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/manager.h"
+#include "schedule/plan.h"
+#include "schedule/sequence.h"
+
+namespace tutti::schedule {
+
+struct SchedulerOptions {
+  int max_num_batched_tokens = 2048;  // cap of tokens per step; may be below the number of rows
+  int max_num_seqs = 64;              // rows that hold caches at once
+  int max_model_len = 0;              // tokens of one sequence, prompt and answer
+  int min_prompt_tokens = 16;         // prompt tokens per step while any prompt waits (the cap still holds)
+  std::vector<std::string> validate() const;  // all problems
+};
+
+struct SampledToken {
+  SequenceId sequence;
+  TokenId token = -1;
+  bool failed = false;  // a fault of this row: it ends with FinishReason::error
+};
+
+// What happened to a sequence in a step.
+struct TokenEvent {
+  SequenceId sequence;
+  TokenId token = -1;  // -1: no token (finished without one)
+  FinishReason finish = FinishReason::none;
+  TokenId stop_token = -1;
+  int prompt_tokens = 0, generated = 0, cached_tokens = 0;
+};
+
+class Scheduler {
+ public:
+  Scheduler(SchedulerOptions options, cache::CacheManager& caches);
+  ~Scheduler();
+
+  void add(std::shared_ptr<const Request> request);  // any length that max_model_len allows; CHECKed
+  // The sequence ends now, wherever it is; its caches go back. Unknown ids are no error. Returns its last event, if it lived.
+  std::vector<TokenEvent> abort(SequenceId sequence);
+  void set_paused(SequenceId sequence, bool paused);
+
+  // token_budget: what fits the step's time, from the engine's measurement; the cap of the options holds as well.
+  StepPlan plan(int token_budget);
+  // Applies the results: appends tokens, finishes sequences, gives caches back.
+  std::vector<TokenEvent> commit(const StepPlan& plan, std::span<const SampledToken> sampled);
+  // The step threw: none of its rows advanced and their caches are lost; they are recomputed. With `all`, every sequence's are.
+  void roll_back(const StepPlan& plan, bool all);
+  // A plan of one row alone, for rerunning what a failed step held; empty when the sequence is gone or can't be reserved.
+  StepPlan plan_alone(SequenceId sequence);
+  std::vector<TokenEvent> fail(SequenceId sequence);  // ends with FinishReason::error
+
+  const Sequence* find(SequenceId sequence) const;
+  int running() const;    // hold caches
+  int waiting() const;    // queued or preempted
+  int decoding() const;   // rows whose prompt is computed
+  bool has_work() const;  // a plan could be non-empty (paused rows aside)
+  int64_t preemptions() const;
+
+  void check() const;  // invariants; tests call it after every operation
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tutti::schedule
