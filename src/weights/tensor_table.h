@@ -10,10 +10,12 @@ namespace tutti::weights {
 
 enum class Kind {
   linear,   // [N, K], may be quantised (codes, .scales, .biases)
-  experts,  // [E, N, K] fused or E tensors, may be quantised
+  experts,  // [E, N, K], may be quantised; see below
   vector,   // plain float values: norms, A_log, dt_bias, conv taps
 };
 
+// Experts modules are "layers.N.mlp.experts.gate_proj", ".up_proj" and ".down_proj". The file may hold one tensor [E, N, K]
+// (also under switch_mlp), gate and up as the halves of one gate_up_proj [E, 2N, K], or one tensor per expert.
 struct TensorSpec {
   std::string module;           // "layers.0.mlp.gate_proj" (no .weight)
   Kind kind = Kind::linear;
@@ -22,13 +24,21 @@ struct TensorSpec {
   bool optional = false;
 };
 
-// How one linear or experts module is stored.
+// One matrix as the file holds it, row-major, for the packer. Points into the checkpoint; any alignment.
+struct MatrixView {
+  const std::byte* values = nullptr;  // [rows, cols] in dtype; affine: uint32 words [rows, cols * bits / 32]
+  const std::byte* scales = nullptr;  // affine: [rows, cols / group] in scale_dtype
+  const std::byte* biases = nullptr;  // affine: like scales
+  DType dtype = DType::other;         // float32, float16, bfloat16; uint32 for affine
+  DType scale_dtype = DType::other;   // float32, float16, bfloat16
+  int64_t rows = 0, cols = 0;         // logical: output and input features
+};
+
+// How one module is stored. All matrices of a module have one format and one dtype.
 struct StoredFormat {
   quant::WeightFormat format;
-  const Tensor* weight = nullptr;
-  const Tensor* scales = nullptr;
-  const Tensor* biases = nullptr;
-  std::vector<const Tensor*> per_expert;   // one tensor each, when not fused (then weight is null)
+  std::vector<MatrixView> matrices;  // linear: 1; experts: E in order, however the file lays them out; vector: none
+  const Tensor* weight = nullptr;    // linear, vector: its tensor; experts: the fused tensor or that of expert 0
 };
 
 // Finds every spec in the checkpoint. Throws LoadError with the label and a line per problem — "file: tensor: expected …,
