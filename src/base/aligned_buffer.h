@@ -25,9 +25,13 @@ class AlignedBuffer {
   void* data() { return data_; }
   const void* data() const { return data_; }
   template <class T>
-  T* as() { return static_cast<T*>(data_); }
+  T* as() {
+    return static_cast<T*>(data_);
+  }
   template <class T>
-  const T* as() const { return static_cast<const T*>(data_); }
+  const T* as() const {
+    return static_cast<const T*>(data_);
+  }
   size_t bytes() const { return bytes_; }
 
  private:

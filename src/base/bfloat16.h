@@ -8,7 +8,9 @@ namespace tutti {
 
 using bf16 = uint16_t;
 
-constexpr float bf16_to_float(bf16 b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 16); }
+constexpr float bf16_to_float(bf16 b) {
+  return std::bit_cast<float>(static_cast<uint32_t>(b) << 16);
+}
 
 constexpr bf16 float_to_bf16(float f) {
   const uint32_t u = std::bit_cast<uint32_t>(f);

@@ -1,4 +1,5 @@
-// Errors that cross rooms. Kernels assert, ops throw std::invalid_argument, loading throws LoadError, the API returns Result.
+// Errors that cross rooms. Kernels assert, ops throw std::invalid_argument, loading throws LoadError, the API returns
+// Result.
 #pragma once
 
 #include <stdexcept>
@@ -21,7 +22,8 @@ class OptionError : public std::runtime_error {
   explicit OptionError(const std::string& message) : std::runtime_error(message) {}
 };
 
-// A broken invariant: a bug of ours. The engine's error boundary catches it, so that one step is lost and not the server.
+// A broken invariant: a bug of ours. The engine's error boundary catches it, so that one step is lost and not the
+// server.
 class InvariantError : public std::logic_error {
  public:
   explicit InvariantError(const std::string& message) : std::logic_error(message) {}
@@ -31,7 +33,7 @@ class InvariantError : public std::logic_error {
 
 }  // namespace tutti
 
-#define TUTTI_CHECK(condition) \
-  do {                         \
+#define TUTTI_CHECK(condition)                                               \
+  do {                                                                       \
     if (!(condition)) ::tutti::check_failed(#condition, __FILE__, __LINE__); \
   } while (false)

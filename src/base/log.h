@@ -14,12 +14,20 @@ void write(Level level, std::string_view line);
 void set_level(Level level);
 
 template <class... Args>
-void debug(fmt::format_string<Args...> f, Args&&... args) { write(Level::debug, fmt::format(f, std::forward<Args>(args)...)); }
+void debug(fmt::format_string<Args...> f, Args&&... args) {
+  write(Level::debug, fmt::format(f, std::forward<Args>(args)...));
+}
 template <class... Args>
-void info(fmt::format_string<Args...> f, Args&&... args) { write(Level::info, fmt::format(f, std::forward<Args>(args)...)); }
+void info(fmt::format_string<Args...> f, Args&&... args) {
+  write(Level::info, fmt::format(f, std::forward<Args>(args)...));
+}
 template <class... Args>
-void warn(fmt::format_string<Args...> f, Args&&... args) { write(Level::warn, fmt::format(f, std::forward<Args>(args)...)); }
+void warn(fmt::format_string<Args...> f, Args&&... args) {
+  write(Level::warn, fmt::format(f, std::forward<Args>(args)...));
+}
 template <class... Args>
-void error(fmt::format_string<Args...> f, Args&&... args) { write(Level::error, fmt::format(f, std::forward<Args>(args)...)); }
+void error(fmt::format_string<Args...> f, Args&&... args) {
+  write(Level::error, fmt::format(f, std::forward<Args>(args)...));
+}
 
 }  // namespace tutti::log

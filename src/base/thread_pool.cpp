@@ -65,13 +65,17 @@ void ThreadPool::run(int tiles, TileFunction f) {
   ticket_.store((generation & kGenerationMask) << 40 | static_cast<uint64_t>(tiles) << 20, std::memory_order_release);
   generation_.store(generation);
   if (parked_.load() > 0) {
-    { std::lock_guard lock(mutex_); }
+    {
+      std::lock_guard lock(mutex_);
+    }
     wake_.notify_all();
   }
   drain(0, generation);
   for (int spins = 0; finished_.load(std::memory_order_acquire) != tiles; ++spins) {
-    if (spins < kSpins) pause();
-    else sched_yield();
+    if (spins < kSpins)
+      pause();
+    else
+      sched_yield();
   }
 }
 

@@ -1,6 +1,6 @@
-// The kernel pool: fork-join over tiles, handed out one by one so that a busy neighbour process costs its share and no more.
-// Which thread computes a tile never matters to the result. Workers spin briefly between joins, then park: an idle pool uses
-// no processor time.
+// The kernel pool: fork-join over tiles, handed out one by one so that a busy neighbour process costs its share and no
+// more. Which thread computes a tile never matters to the result. Workers spin briefly between joins, then park: an
+// idle pool uses no processor time.
 #pragma once
 
 #include <atomic>
@@ -34,8 +34,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
-  // Calls f(tile, thread) for every tile in [0, tiles), thread in [0, threads()); returns when all are done. One caller at a
-  // time; fewer than 2^20 tiles; f must not throw and must not call run().
+  // Calls f(tile, thread) for every tile in [0, tiles), thread in [0, threads()); returns when all are done. One caller
+  // at a time; fewer than 2^20 tiles; f must not throw and must not call run().
   void run(int tiles, TileFunction f);
 
  private:

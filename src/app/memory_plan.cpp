@@ -1,0 +1,38 @@
+#include "app/memory_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tutti::app {
+
+MemoryPlan plan_memory(const cache::CacheSpecs& specs, const MemoryWishes& wishes) {
+  const int64_t block = std::max<int64_t>(cache::bytes_per_block(specs), 1), slot = cache::bytes_per_slot(specs);
+  const int64_t budget = wishes.budget > 0 ? wishes.budget : wishes.available / 2;
+  const int64_t wanted_len =
+      wishes.max_model_len > 0 ? std::min<int64_t>(wishes.max_model_len, wishes.model_max_len) : wishes.model_max_len;
+
+  MemoryPlan plan;
+  // States may take half of the budget: what is left must still hold conversations.
+  plan.slots = wishes.max_num_seqs;
+  if (slot > 0) plan.slots = static_cast<int>(std::clamp<int64_t>(budget / 2 / slot, 1, wishes.max_num_seqs));
+  const int64_t blocks_per_row = (wanted_len + cache::kBlockTokens - 1) / cache::kBlockTokens;
+  const int64_t blocks = std::min((budget - plan.slots * slot) / block, blocks_per_row * plan.slots);
+  if (blocks < 1) {
+    throw OptionError(fmt::format(
+        "the cache memory of {} bytes does not hold one sequence: a state takes {} bytes, a block of {} tokens {}",
+        budget, slot, cache::kBlockTokens, block));
+  }
+  plan.blocks = static_cast<int>(std::min<int64_t>(blocks, 1 << 30));
+  plan.max_model_len = static_cast<int>(std::min<int64_t>(wanted_len, int64_t{plan.blocks} * cache::kBlockTokens));
+  if (wishes.max_model_len > 0 && plan.max_model_len < wanted_len) {
+    throw OptionError(fmt::format("--max-model-len {} needs {} bytes of cache memory, there are {}", wanted_len,
+                                  blocks_per_row * block + plan.slots * slot, budget));
+  }
+  plan.bytes = plan.blocks * block + plan.slots * slot;
+  return plan;
+}
+
+}  // namespace tutti::app
