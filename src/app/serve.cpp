@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <csignal>
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -244,23 +246,49 @@ log::Level level_of(const std::string& name) {
   return name == "error" ? log::Level::error : log::Level::info;
 }
 
-int wait_for_signal(const sigset_t& set) {
-  int received = 0;
-  while (sigwait(&set, &received) != 0) {
+// SIGTERM and SIGINT, taken by a thread of its own. While the model loads, or the second time, they end the process at
+// once; else wait() returns.
+class StopSignal {
+ public:
+  StopSignal() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGTERM);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);  // threads made later inherit it: only the sigwait below takes them
+    std::thread([this] { take(); }).detach();
   }
-  return received;
-}
+  // From here on the first signal asks for a clean stop.
+  int wait() {
+    std::unique_lock lock(mutex_);
+    serving_ = true;
+    asked_.wait(lock, [this] { return received_ != 0; });
+    return received_;
+  }
+
+ private:
+  void take() {
+    for (;;) {
+      int received = 0;
+      if (sigwait(&set_, &received) != 0) continue;
+      std::lock_guard lock(mutex_);
+      if (!serving_ || received_ != 0) _exit(128 + received);
+      received_ = received;
+      asked_.notify_all();
+    }
+  }
+
+  sigset_t set_;
+  std::mutex mutex_;
+  std::condition_variable asked_;
+  bool serving_ = false;  // guarded by mutex_
+  int received_ = 0;      // guarded by mutex_
+};
 
 }  // namespace
 
 int serve(const ServeOptions& options) {
   log::set_level(level_of(options.log_level));
-  sigset_t stop_signals;
-  sigemptyset(&stop_signals);
-  sigaddset(&stop_signals, SIGTERM);
-  sigaddset(&stop_signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &stop_signals,
-                  nullptr);  // before any thread: all inherit it, and sigwait below takes them
+  static StopSignal stop;  // static: its thread lives as long as the process
   std::signal(SIGPIPE, SIG_IGN);
 
   Running running;
@@ -283,15 +311,9 @@ int serve(const ServeOptions& options) {
   log_model(running);
   print_banner(options, running, server.port());
 
-  const int received = wait_for_signal(stop_signals);
+  const int received = stop.wait();
   log::info("{}: finishing what runs, at most {} s", received == SIGINT ? "interrupted" : "asked to stop",
             options.drain_s);
-  std::thread impatient([&] {  // a second signal ends the waiting
-    wait_for_signal(stop_signals);
-    log::warn("stopping at once");
-    _exit(received == SIGINT ? 130 : 143);
-  });
-  impatient.detach();
   running.engine->drain(std::chrono::seconds(options.drain_s));
   server.stop_accepting();
   for (int i = 0; i < 20 && server.connections() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -1,0 +1,58 @@
+#include "app/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tutti::app {
+namespace {
+
+// One paged layer of 1,024 bytes per block, one linear layer of 4,000 bytes per slot.
+cache::CacheSpecs small_model() {
+  cache::LayerSpec paged, linear;
+  paged.kv = {.kv_heads = 1, .head_dim = 4, .bytes_per_value = 2};
+  linear.state = {.value_heads = 1, .key_dim = 10, .value_dim = 70, .conv_channels = 100};
+  return {linear, paged};
+}
+
+TEST(MemoryPlan, CountsWhatALayerCosts) {
+  EXPECT_EQ(cache::bytes_per_block(small_model()), 1024);
+  EXPECT_EQ(cache::bytes_per_slot(small_model()), 4 * (700 + 300));
+}
+
+TEST(MemoryPlan, AmpleMemoryGivesEveryRowItsFullLength) {
+  const auto plan = plan_memory(small_model(), {.available = 1 << 30, .model_max_len = 640, .max_num_seqs = 8});
+  EXPECT_EQ(plan.slots, 8);
+  EXPECT_EQ(plan.blocks, 8 * 10);
+  EXPECT_EQ(plan.max_model_len, 640);
+}
+
+TEST(MemoryPlan, ShortMemoryShortensTheContextButKeepsOneFullRow) {
+  const auto plan =
+      plan_memory(small_model(), {.budget = 4000 + 3 * 1024 + 10, .model_max_len = 640, .max_num_seqs = 8});
+  EXPECT_EQ(plan.slots, 1);
+  EXPECT_EQ(plan.blocks, 3);
+  EXPECT_EQ(plan.max_model_len, 192);
+}
+
+TEST(MemoryPlan, StatesTakeAtMostHalf) {
+  const auto plan = plan_memory(small_model(), {.budget = 80000, .model_max_len = 64000, .max_num_seqs = 64});
+  EXPECT_EQ(plan.slots, 10);
+  EXPECT_EQ(plan.blocks, 40000 / 1024);
+}
+
+TEST(MemoryPlan, TooLittleIsAnError) {
+  EXPECT_THROW(plan_memory(small_model(), {.budget = 100, .model_max_len = 640, .max_num_seqs = 8}), OptionError);
+}
+
+TEST(MemoryPlan, AnExplicitLengthThatDoesNotFitIsAnError) {
+  EXPECT_THROW(
+      plan_memory(small_model(), {.budget = 9000, .model_max_len = 6400, .max_model_len = 6400, .max_num_seqs = 1}),
+      OptionError);
+  EXPECT_EQ(plan_memory(small_model(), {.budget = 9000, .model_max_len = 6400, .max_model_len = 128, .max_num_seqs = 1})
+                .max_model_len,
+            128);
+}
+
+}  // namespace
+}  // namespace tutti::app
