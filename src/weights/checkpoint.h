@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -24,6 +25,7 @@ struct Tensor {
   std::string stored_name;  // as in the file
   std::string file;         // file name, for messages
   DType dtype = DType::other;
+  std::string stored_dtype;  // as in the file: "BF16", "F64", …
   std::vector<int64_t> shape;
   std::span<const std::byte> data;  // mapped; lives as long as the checkpoint; any alignment
 
@@ -47,18 +49,21 @@ struct NamedBytes {
 
 class Checkpoint {
  public:
-  // Opens every shard that the index (or the single file) names. Throws LoadError listing every problem of every file:
-  // truncated or lying headers, missing shards, duplicate names, unknown dtypes, offsets outside the file.
+  // Opens every shard that the index names, or without an index every model*.safetensors of the folder. Throws
+  // LoadError listing every problem of every file: truncated or lying headers, missing shards, duplicate names, unknown
+  // dtypes, offsets outside the file.
   static std::shared_ptr<const Checkpoint> open(const std::filesystem::path& folder);
   static std::shared_ptr<const Checkpoint> from_memory(std::string label, std::vector<NamedBytes> files);
   virtual ~Checkpoint() = default;
 
-  virtual const std::string& label() const = 0;                               // for messages and logs
-  virtual const std::string& config_json() const = 0;                         // config.json
-  virtual std::optional<std::string> text_file(const std::string& name) const = 0;  // tokenizer.json, chat_template.jinja, …
-  virtual const Tensor* find(const std::string& name) const = 0;              // text-body tensors only
-  virtual const std::map<std::string, Tensor>& tensors() const = 0;           // text-body tensors, canonical names
-  virtual int vision_tensors() const = 0;                                     // recognised and skipped
+  virtual const std::string& label() const = 0;        // for messages and logs
+  virtual const std::string& config_json() const = 0;  // config.json
+  virtual std::optional<std::string> text_file(
+      const std::string& name) const = 0;                         // tokenizer.json, chat_template.jinja, …
+  virtual const Tensor* find(const std::string& name) const = 0;  // text-body tensors only
+  // Text-body tensors by canonical name, and those that no rule of names.h knows by their stored name.
+  virtual const std::map<std::string, Tensor>& tensors() const = 0;
+  virtual int vision_tensors() const = 0;  // recognised and skipped
   virtual int mtp_tensors() const = 0;
   virtual NormConvention norm_convention() const = 0;
 };

@@ -1,6 +1,8 @@
 // What a model expects of a checkpoint, as a table; the check reports every difference at once.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,13 +16,13 @@ enum class Kind {
   vector,   // plain float values: norms, A_log, dt_bias, conv taps
 };
 
-// Experts modules are "layers.N.mlp.experts.gate_proj", ".up_proj" and ".down_proj". The file may hold one tensor [E, N, K]
-// (also under switch_mlp), gate and up as the halves of one gate_up_proj [E, 2N, K], or one tensor per expert.
+// Experts modules are "layers.N.mlp.experts.gate_proj", ".up_proj" and ".down_proj". The file may hold one tensor [E,
+// N, K] (also under switch_mlp), gate and up as the halves of one gate_up_proj [E, 2N, K], or one tensor per expert.
 struct TensorSpec {
-  std::string module;           // "layers.0.mlp.gate_proj" (no .weight)
+  std::string module;  // "layers.0.mlp.gate_proj" (no .weight)
   Kind kind = Kind::linear;
-  std::vector<int64_t> shape;   // logical shape of the weight
-  bool bare = false;            // stored without the ".weight" suffix (A_log, dt_bias)
+  std::vector<int64_t> shape;  // logical shape of the weight
+  bool bare = false;           // stored without the ".weight" suffix (A_log, dt_bias)
   bool optional = false;
 };
 
@@ -41,20 +43,24 @@ struct StoredFormat {
   const Tensor* weight = nullptr;    // linear, vector: its tensor; experts: the fused tensor or that of expert 0
 };
 
-// Finds every spec in the checkpoint. Throws LoadError with the label and a line per problem — "file: tensor: expected …,
-// found …" — for missing tensors, wrong shapes, dtypes or quantised widths, unsupported formats, and tensors that nothing uses
-// (unless ignore_unused).
+// Finds every spec in the checkpoint. Throws LoadError with the label and a line per problem — "file: tensor: expected
+// …, found …" — for missing tensors, wrong shapes, dtypes or quantised widths, unsupported formats, and tensors that
+// nothing uses (unless ignore_unused; lm_head is never unused: tied models may carry a copy). A checkpoint with a
+// weight format that this build can't read is refused by the name of the format, before anything else.
 class TensorTable {
  public:
   TensorTable(std::shared_ptr<const Checkpoint> checkpoint, const std::vector<TensorSpec>& specs,
               const QuantizationConfig& quantization, bool ignore_unused);
   const StoredFormat& at(const std::string& module) const;
   bool has(const std::string& module) const;
-  // A vector module's values as float32. NaN or infinite values, and NaN scales of a linear, are a LoadError, too.
+  // A vector module's values as float32, in the order of the file. (NaN or infinite values, also among the scales and
+  // biases of a linear, were a LoadError of the constructor.)
   std::vector<float> vector(const std::string& module) const;
   const Checkpoint& checkpoint() const { return *checkpoint_; }
 
  private:
+  void check_norm_means() const;  // logs a warning
+
   std::shared_ptr<const Checkpoint> checkpoint_;
   std::map<std::string, StoredFormat> modules_;
 };
