@@ -70,6 +70,11 @@ const std::vector<KernelTable>& tables() {
 
 }  // namespace
 
+// Packed queries and the scores of one range of 64 keys.
+int64_t attention_scratch(int queries, int heads_per_group, int D) {
+  return static_cast<int64_t>(queries) * heads_per_group * (D + kBlockTokens);
+}
+
 std::string_view isa_name(Isa isa) {
   for (const auto& [id, name] : kNames) {
     if (id == isa) return name;

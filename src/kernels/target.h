@@ -30,3 +30,10 @@
 #endif
 
 #define TUTTI_INLINE inline __attribute__((always_inline))
+
+// Before a loop of a small constant number of turns whose variables must become registers.
+#if defined(__clang__)
+#define TUTTI_UNROLL _Pragma("unroll")
+#else
+#define TUTTI_UNROLL _Pragma("GCC unroll 16")
+#endif

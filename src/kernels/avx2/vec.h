@@ -20,6 +20,7 @@ inline constexpr int32_t kFirst[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 
 
 struct Vec {
   static constexpr int kWidth = 8;
+  static constexpr int kRegisters = 16;
   __m256 v;
 
   static TUTTI_INLINE Vec zero() { return {_mm256_setzero_ps()}; }
@@ -74,6 +75,9 @@ TUTTI_INLINE float reduce_add(Vec a) {
   const __m128 h = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   const __m128 q = _mm_add_ps(h, _mm_movehl_ps(h, h));
   return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
+}
+TUTTI_INLINE float first_lane(Vec a) {
+  return _mm256_cvtss_f32(a.v);
 }
 TUTTI_INLINE float reduce_max(Vec a) {
   const __m128 h = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));

@@ -25,6 +25,7 @@ namespace tutti::kernels::avx512 {
 
 struct Vec {
   static constexpr int kWidth = 16;
+  static constexpr int kRegisters = 32;
   __m512 v;
 
   static TUTTI_INLINE Vec zero() { return {_mm512_setzero_ps()}; }
@@ -77,6 +78,9 @@ TUTTI_INLINE float reduce_add(Vec a) {
   const __m128 h = _mm_add_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
   const __m128 q = _mm_add_ps(h, _mm_movehl_ps(h, h));
   return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
+}
+TUTTI_INLINE float first_lane(Vec a) {
+  return _mm512_cvtss_f32(a.v);
 }
 TUTTI_INLINE float reduce_max(Vec a) {
   const __m256 e = _mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));

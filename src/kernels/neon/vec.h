@@ -16,6 +16,7 @@ namespace tutti::kernels::neon {
 
 struct Vec {
   static constexpr int kWidth = 4;
+  static constexpr int kRegisters = 32;
   float32x4_t v;
 
   static TUTTI_INLINE Vec zero() { return {vdupq_n_f32(0)}; }
@@ -68,6 +69,9 @@ TUTTI_INLINE Vec min(Vec a, Vec b) {
 TUTTI_INLINE float reduce_add(Vec a) {
   const float32x2_t h = vadd_f32(vget_low_f32(a.v), vget_high_f32(a.v));
   return vget_lane_f32(h, 0) + vget_lane_f32(h, 1);
+}
+TUTTI_INLINE float first_lane(Vec a) {
+  return vgetq_lane_f32(a.v, 0);
 }
 TUTTI_INLINE float reduce_max(Vec a) {
   return vmaxvq_f32(a.v);

@@ -14,6 +14,7 @@ namespace tutti::kernels::scalar {
 
 struct Vec {
   static constexpr int kWidth = 4;
+  static constexpr int kRegisters = 16;
   typedef float Raw __attribute__((vector_size(16)));
   Raw v;
 
@@ -67,6 +68,9 @@ TUTTI_INLINE Vec min(Vec a, Vec b) {
 TUTTI_INLINE float reduce_add(Vec a) {
   return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]);
 }
+TUTTI_INLINE float first_lane(Vec a) {
+  return a.v[0];
+}
 TUTTI_INLINE float reduce_max(Vec a) {
   const float x = a.v[0] > a.v[2] ? a.v[0] : a.v[2], y = a.v[1] > a.v[3] ? a.v[1] : a.v[3];
   return x > y ? x : y;
@@ -84,7 +88,6 @@ TUTTI_INLINE Vec scale_by_power(Vec a, Vec n) {
   const Ints bias = {127, 127, 127, 127};
   return {(a.v * std::bit_cast<Vec::Raw>((half + bias) << 23)) * std::bit_cast<Vec::Raw>((whole - half + bias) << 23)};
 }
-// lanes: mask i set when a[i] < b[i] and so on; select takes x where set.
 struct Mask {
   typedef int32_t Raw __attribute__((vector_size(16)));
   Raw m;
