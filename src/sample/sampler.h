@@ -1,5 +1,6 @@
 // Turns logits into tokens, one row at a time: nothing a row draws depends on its neighbours, the step or the batch.
-// Order: logit_bias → repetition → presence/frequency → masks → temperature → top_k → top_p → min_p → draw (all float32).
+// Order: logit_bias → repetition → presence/frequency → masks → temperature → top_k → top_p → min_p → draw. All in
+// float32; sums of probabilities in double and in a fixed order.
 #pragma once
 
 #include <optional>
@@ -36,6 +37,9 @@ class RowState {
   std::vector<TokenId> seen_;                    // prompt and generated, sorted, for the repetition penalty
 };
 
+struct Scan;  // sample/numeric.h
+struct Work;  // a row on its way through the filters: sample/filters.h
+
 enum class Fault { none, non_finite_logits, no_legal_token };
 
 struct Sampled {
@@ -54,7 +58,12 @@ class Sampler {
   Logprobs logprobs_of(std::span<const float> logits, TokenId token, int top);
 
  private:
-  std::vector<float> work_;
+  // -1: no legal token.
+  TokenId choose(std::span<const float> logits, const Scan& raw, const RowState& row, uint64_t position);
+  TokenId draw(Work& work, const RowState& row, uint64_t position);
+
+  std::vector<float> work_, weights_;
+  std::vector<double> sums_;
   std::vector<int> order_;
 };
 
