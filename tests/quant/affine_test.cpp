@@ -38,8 +38,7 @@ const Vector kVectors[] = {
     {4, {0xd4b2900f, 0x5c3a18f6, 0xd4b2907e, 0x5c3a18f6}},
     {5, {0x3624c01f, 0xa8e3e66d, 0x80eeaf06, 0xf6e9172c, 0x2b27a0a1}},
     {6, {0xe2a7003f, 0x8fc63546, 0x55c8eac7, 0xf2e401ce, 0x83d6764a, 0x96ccfa04}},
-    {8,
-     {0xe9f000ff, 0xcdd4dbe2, 0xb1b8bfc6, 0x959ca3aa, 0x7980878e, 0x5d646b72, 0x41484f56, 0x252c333a}},
+    {8, {0xe9f000ff, 0xcdd4dbe2, 0xb1b8bfc6, 0x959ca3aa, 0x7980878e, 0x5d646b72, 0x41484f56, 0x252c333a}},
 };
 
 TEST(Affine, WordsAreThoseOfMlx) {
@@ -90,13 +89,14 @@ TEST(Affine, CodesSurvivePackingInEveryWidth) {
     // The definition: code i occupies bits [i*bits, (i+1)*bits) of the little-endian stream.
     for (int i = 0; i < 384; ++i) {
       int code = 0;
-      for (int b = 0; b < bits; ++b) code |= static_cast<int>(words[(i * bits + b) / 32] >> ((i * bits + b) % 32) & 1) << b;
+      for (int b = 0; b < bits; ++b)
+        code |= static_cast<int>(words[(i * bits + b) / 32] >> ((i * bits + b) % 32) & 1) << b;
       ASSERT_EQ(code, codes[i]) << i;
     }
   }
 }
 
-TEST(Affine, ErrorIsAtMostHalfAStep) {
+TEST(Affine, ErrorIsAtMostAStep) {
   std::mt19937 rng(11);
   std::normal_distribution<float> normal;
   for (int bits : {2, 3, 4, 5, 6, 8}) {
