@@ -22,7 +22,8 @@ class CacheManager {
   explicit CacheManager(ManagerOptions options);
   ~CacheManager();
 
-  // Makes room for `tokens` tokens of the sequence in all (its slot, too, the first time). All or nothing: false changes nothing.
+  // Makes room for `tokens` tokens of the sequence in all (its slot, too, the first time). All or nothing: false
+  // changes nothing.
   bool reserve(SequenceId sequence, int tokens);
   // Gives back everything of the sequence (finished, aborted or preempted). Unknown sequences are no error.
   void release(SequenceId sequence);

@@ -9,10 +9,11 @@ namespace tutti::schedule {
 
 struct PlannedRow {
   SequenceId sequence;
-  int first = 0;        // position of the row's first token
-  int n = 0;            // tokens
-  int logits = 0;       // the last `logits` tokens of the row want logits: 1 where a token is sampled, 0 in an unfinished prompt
-  bool samples = false; // the last token's logits give the sequence's next token
+  int first = 0;  // position of the row's first token
+  int n = 0;      // tokens
+  int logits =
+      0;  // the last `logits` tokens of the row want logits: 1 where a token is sampled, 0 in an unfinished prompt
+  bool samples = false;  // the last token's logits give the sequence's next token
 };
 
 struct StepPlan {

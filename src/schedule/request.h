@@ -14,12 +14,12 @@ enum class FinishReason { none, stop, length, abort, error };
 // Immutable; one sequence (one choice). Fully validated by the API, checked again by the scheduler's CHECKs.
 struct Request {
   SequenceId id;
-  std::vector<TokenId> prompt;       // ≥ 1 token
-  int max_tokens = 0;                // ≥ 1 (0 only with prompt_logprobs); already cut to the room left
+  std::vector<TokenId> prompt;  // ≥ 1 token
+  int max_tokens = 0;           // ≥ 1 (0 only with prompt_logprobs); already cut to the room left
   int min_tokens = 0;
-  std::vector<TokenId> stop_ids;     // end tokens (unless ignore_eos) and stop_token_ids, sorted
-  int64_t priority = 0;              // lower first
-  int logits_from = -1;              // ≥ 0: also wants the logits of prompt tokens from this index on (prompt_logprobs)
+  std::vector<TokenId> stop_ids;  // end tokens (unless ignore_eos) and stop_token_ids, sorted
+  int64_t priority = 0;           // lower first
+  int logits_from = -1;           // ≥ 0: also wants the logits of prompt tokens from this index on (prompt_logprobs)
 };
 
 }  // namespace tutti::schedule

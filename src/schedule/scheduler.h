@@ -1,15 +1,20 @@
 // Who runs what in the next step. No phases: a prompt chunk and a decoded token are rows with another n.
 // Thread rule: the engine thread. Sees integers only.
 //
-// A plan: running rows first, oldest served first, one token each (all of them, while the token cap allows; else they take
-// turns); then prompts, oldest first, in chunks that fill the step's token budget, shared among waiting prompts so that a short
-// one is not stuck behind a long one. Blocks are reserved for the tokens of the step only. When they run out, the youngest
-// running sequence is preempted: its caches go back, its tokens stay, it is recomputed later.
+// A plan: decoding rows first, one token each (all of them, while the token cap allows; else they take turns, oldest
+// served first, and every other step keeps room for prompts); then prompts in chunks that fill the step's token budget:
+// half of it goes to the oldest prompt, half to those that need least, so that a short one is not stuck behind a long
+// one and none starves. Lower priorities come first; a waiting sequence gains a step of priority with time. Blocks are
+// reserved for the tokens of the step only. When they run out, a row takes those of a paused row, else of the youngest
+// running row if that is younger than itself; else it waits with its caches. What is preempted gives its caches back,
+// keeps its tokens, and is recomputed once all of them fit. So the oldest row always goes on, and one full row always
+// fits (checked at construction).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
-#include <unordered_map>
+#include <string>
 #include <vector>
 
 #include "cache/manager.h"
@@ -23,6 +28,9 @@ struct SchedulerOptions {
   int max_num_seqs = 64;              // rows that hold caches at once
   int max_model_len = 0;              // tokens of one sequence, prompt and answer
   int min_prompt_tokens = 16;         // prompt tokens per step while any prompt waits (the cap still holds)
+  int max_prompt_logits =
+      128;  // logits rows per step for prompt log-probabilities: a row of them is a whole vocabulary
+  int64_t priority_age_ms = 30'000;           // a sequence that waits so long gains one step of priority
   std::vector<std::string> validate() const;  // all problems
 };
 
@@ -47,24 +55,28 @@ class Scheduler {
   ~Scheduler();
 
   void add(std::shared_ptr<const Request> request);  // any length that max_model_len allows; CHECKed
-  // The sequence ends now, wherever it is; its caches go back. Unknown ids are no error. Returns its last event, if it lived.
+  // The sequence ends now, wherever it is; its caches go back. Unknown ids are no error. Returns its last event, if it
+  // lived.
   std::vector<TokenEvent> abort(SequenceId sequence);
   void set_paused(SequenceId sequence, bool paused);
+  void advance_clock(int64_t now_ms);  // any monotonic clock; only priorities look at it
 
   // token_budget: what fits the step's time, from the engine's measurement; the cap of the options holds as well.
   StepPlan plan(int token_budget);
   // Applies the results: appends tokens, finishes sequences, gives caches back.
   std::vector<TokenEvent> commit(const StepPlan& plan, std::span<const SampledToken> sampled);
-  // The step threw: none of its rows advanced and their caches are lost; they are recomputed. With `all`, every sequence's are.
+  // The step threw: none of its rows advanced and their caches are lost; they are recomputed. With `all`, every
+  // sequence's are.
   void roll_back(const StepPlan& plan, bool all);
-  // A plan of one row alone, for rerunning what a failed step held; empty when the sequence is gone or can't be reserved.
+  // A plan of one row alone, for rerunning what a failed step held; empty when the sequence is gone or can't be
+  // reserved.
   StepPlan plan_alone(SequenceId sequence);
   std::vector<TokenEvent> fail(SequenceId sequence);  // ends with FinishReason::error
 
   const Sequence* find(SequenceId sequence) const;
   int running() const;    // hold caches
   int waiting() const;    // queued or preempted
-  int decoding() const;   // rows whose prompt is computed
+  int decoding() const;   // of the running, those whose next token is all that is left to compute
   bool has_work() const;  // a plan could be non-empty (paused rows aside)
   int64_t preemptions() const;
 

@@ -1,6 +1,7 @@
 // The mutable side of a request inside the engine.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "schedule/request.h"
@@ -15,15 +16,19 @@ struct Sequence {
   int computed = 0;             // tokens whose caches exist; ≤ tokens.size()
   Status status = Status::waiting;
   FinishReason finish = FinishReason::none;
-  TokenId stop_token = -1;      // the stop id that ended it
-  int64_t arrival = 0;          // order of admission to the queue
+  TokenId stop_token = -1;  // the stop id that ended it
+  int64_t arrival = 0;      // order of admission to the queue
   int preemptions = 0;
-  bool paused = false;          // its stream is full: left out of plans until drained
-  int64_t last_served = 0;      // step number, for taking turns
+  bool paused = false;      // its stream is full: left out of plans until drained
+  int64_t last_served = 0;  // a count of rows served, for taking turns
+  int64_t queued_ms = 0;    // when it came, by the scheduler's clock
+  int64_t rank = 0;         // priority with which it was admitted; (rank, arrival) is its seniority while it runs
+  int logits_done = 0;      // prompt tokens whose logits have been reported: not asked for again after a preemption
 
   int prompt_tokens() const { return static_cast<int>(request->prompt.size()); }
   int generated() const { return static_cast<int>(tokens.size()) - prompt_tokens(); }
   int uncomputed() const { return static_cast<int>(tokens.size()) - computed; }
+  bool decodes() const { return uncomputed() == 1 && generated() >= 1; }
 };
 
 }  // namespace tutti::schedule

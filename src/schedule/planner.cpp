@@ -1,0 +1,202 @@
+// Who runs in a step. Rows are reserved one after another; a senior row may take the blocks of a junior that is in the
+// plan already, which then leaves it. So the plan that comes out is reserved in full.
+#include <algorithm>
+
+#include "base/error.h"
+#include "schedule/share.h"
+#include "schedule/state.h"
+
+namespace tutti::schedule {
+
+namespace {
+
+struct Candidate {
+  Sequence* sequence = nullptr;
+  int64_t level = 0;  // effective priority
+};
+
+class Planner {
+ public:
+  Planner(State& state, StepPlan& plan, int token_budget)
+      : state_(state), plan_(plan), token_budget_(token_budget), logits_left_(state.options.max_prompt_logits) {}
+
+  void run() {
+    plan_decoding();
+    plan_prompts();
+    if (plan_.rows.empty()) plan_most_senior();
+    // Nothing can go on but a waiting sequence, and paused rows hold what it needs.
+    while (plan_.rows.empty() && active_waiting() && preempt_paused()) plan_prompts();
+  }
+
+ private:
+  int cap() const { return state_.options.max_num_batched_tokens; }
+
+  bool active_waiting() const {
+    for (const auto& [priority, queue] : state_.waiting)
+      for (const auto& [arrival, sequence] : queue)
+        if (!sequence->paused) return true;
+    return false;
+  }
+
+  void preempt(Sequence& victim) {
+    const SequenceId id = victim.request->id;
+    std::erase_if(plan_.rows, [&](const PlannedRow& row) { return row.sequence == id; });
+    plan_.preempted.push_back(id);
+    state_.send_back(victim);
+    ++victim.preemptions;
+    ++state_.preemptions;
+  }
+
+  bool preempt_paused() {
+    for (auto it = state_.running.rbegin(); it != state_.running.rend(); ++it) {
+      if (!(*it)->paused) continue;
+      preempt(**it);
+      return true;
+    }
+    return false;
+  }
+
+  // Takes the caches of one row for `row`: a paused one, else the youngest if it is younger.
+  bool preempt_for(const Sequence& row) {
+    if (preempt_paused()) return true;
+    Sequence& youngest = *state_.running.back();
+    if (&youngest == &row || !senior(row, youngest)) return false;
+    preempt(youngest);
+    return true;
+  }
+
+  void plan_decoding() {
+    std::vector<Sequence*> rows;
+    bool prompts = state_.caches.free_slots() > 0 && state_.caches.free_blocks() > 0 &&
+                   static_cast<int>(state_.running.size()) < state_.options.max_num_seqs && active_waiting();
+    for (Sequence* row : state_.running) {
+      if (row->paused) continue;
+      if (row->decodes())
+        rows.push_back(row);
+      else
+        prompts = true;
+    }
+    int room = cap();
+    if (static_cast<int>(rows.size()) >= cap()) {
+      if (prompts && state_.step % 2 == 1) room -= std::clamp(state_.options.min_prompt_tokens, 1, (cap() + 1) / 2);
+      std::stable_sort(rows.begin(), rows.end(),
+                       [](const Sequence* a, const Sequence* b) { return a->last_served < b->last_served; });
+    }
+    for (Sequence* row : rows) {
+      if (static_cast<int>(plan_.rows.size()) >= room) break;
+      if (row->status != Status::running) continue;  // preempted for a row before it
+      bool reserved;
+      while (!(reserved = state_.caches.reserve(row->request->id, row->computed + 1)) && preempt_for(*row)) {
+      }
+      if (reserved) plan_.rows.push_back(make_row(*row, 1));
+    }
+  }
+
+  void plan_prompts() {
+    const std::vector<Candidate> candidates = gather();
+    if (candidates.empty()) return;
+    std::vector<PromptShare> shares;
+    for (const Candidate& c : candidates) shares.push_back({.want = c.sequence->uncomputed(), .level = c.level});
+    const int planned = plan_.tokens();
+    const int wanted = std::max({token_budget_ - planned, state_.options.min_prompt_tokens, 1});
+    share_tokens(shares, std::min(wanted, cap() - planned));
+    for (size_t i = 0; i < candidates.size(); ++i)
+      if (shares[i].given > 0) give(candidates[i], shares[i].given);
+  }
+
+  // No row got both tokens and blocks. The most senior can take the blocks of all others.
+  void plan_most_senior() {
+    for (Sequence* row : state_.running) {
+      if (row->paused) continue;
+      give({row, row->rank}, std::min(row->uncomputed(), cap()));
+      return;
+    }
+  }
+
+  // All prompts that could run, by priority and age: the running ones and as many of the waiting as there are places.
+  // One that waits for memory keeps those behind it from taking it away.
+  std::vector<Candidate> gather() const {
+    const int64_t best = state_.best_priority();
+    std::vector<Candidate> waiting, all;
+    const int places =
+        std::min(state_.options.max_num_seqs - static_cast<int>(state_.running.size()), state_.caches.free_slots());
+    for (const auto& [priority, queue] : state_.waiting) {
+      if (places == 0) break;
+      int taken = 0;
+      for (const auto& [arrival, sequence] : queue) {
+        if (taken == places) break;
+        if (sequence->paused) continue;
+        waiting.push_back({sequence, state_.effective_priority(*sequence, best)});
+        ++taken;
+      }
+    }
+    sort(waiting);
+    int free = state_.caches.free_blocks();
+    for (const Candidate& c : waiting) {
+      free -= blocks_to_admit(*c.sequence);
+      if (free < 0 || static_cast<int>(all.size()) >= places) break;
+      all.push_back(c);
+    }
+    for (Sequence* row : state_.running)
+      if (!row->paused && !row->decodes()) all.push_back({row, state_.effective_priority(*row, best)});
+    sort(all);
+    return all;
+  }
+
+  static void sort(std::vector<Candidate>& candidates) {
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+      return a.level != b.level ? a.level < b.level : a.sequence->arrival < b.sequence->arrival;
+    });
+  }
+
+  // A new sequence needs room for its next step; one that lost its caches comes back when all of it fits, or it would
+  // be recomputed in vain again and again.
+  static int blocks_to_admit(const Sequence& sequence) {
+    if (sequence.status == Status::waiting) return 1;
+    return cache::CacheManager::blocks_for(static_cast<int>(sequence.tokens.size()));
+  }
+
+  void give(const Candidate& candidate, int n) {
+    Sequence& sequence = *candidate.sequence;
+    const SequenceId id = sequence.request->id;
+    const bool fresh = sequence.status != Status::running;
+    if (fresh && (state_.caches.free_slots() == 0 || blocks_to_admit(sequence) > state_.caches.free_blocks())) return;
+    n = cut_to_logits(sequence, n);
+    int room = room_for(sequence);
+    while (room == 0 && !fresh && preempt_for(sequence)) room = room_for(sequence);
+    n = std::min(n, room);
+    if (n == 0) return;
+    TUTTI_CHECK(state_.caches.reserve(id, sequence.computed + n));
+    if (fresh) state_.admit(sequence, candidate.level);
+    plan_.rows.push_back(make_row(sequence, n));
+  }
+
+  // Tokens of the sequence that fit without taking anything from others.
+  int room_for(const Sequence& sequence) const {
+    const int64_t held = static_cast<int64_t>(state_.caches.blocks(sequence.request->id).size());
+    const int64_t room = (held + state_.caches.free_blocks()) * cache::kBlockTokens - sequence.computed;
+    return static_cast<int>(std::min<int64_t>(room, sequence.uncomputed()));
+  }
+
+  int cut_to_logits(const Sequence& sequence, int n) {
+    const int logits = make_row(sequence, n).logits;
+    if (logits <= 1) return n;
+    const int without = n - logits;  // tokens before the first that wants logits
+    const int granted = std::min(logits, logits_left_);
+    logits_left_ -= granted;
+    return without + granted;
+  }
+
+  State& state_;
+  StepPlan& plan_;
+  const int token_budget_;
+  int logits_left_;
+};
+
+}  // namespace
+
+void plan_step(State& state, StepPlan& plan, int token_budget) {
+  Planner(state, plan, token_budget).run();
+}
+
+}  // namespace tutti::schedule

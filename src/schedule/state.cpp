@@ -1,0 +1,85 @@
+#include "schedule/state.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tutti::schedule {
+
+Sequence* State::find(SequenceId sequence) const {
+  const auto it = all.find(sequence);
+  return it == all.end() ? nullptr : it->second.get();
+}
+
+void State::enqueue(Sequence& sequence) {
+  waiting[sequence.request->priority].emplace(sequence.arrival, &sequence);
+}
+
+void State::dequeue(Sequence& sequence) {
+  const auto queue = waiting.find(sequence.request->priority);
+  TUTTI_CHECK(queue != waiting.end() && queue->second.erase(sequence.arrival) == 1);
+  if (queue->second.empty()) waiting.erase(queue);
+}
+
+void State::admit(Sequence& sequence, int64_t rank) {
+  dequeue(sequence);
+  sequence.status = Status::running;
+  sequence.rank = rank;
+  const auto after = [](const Sequence* a, const Sequence* b) { return senior(*a, *b); };
+  running.insert(std::upper_bound(running.begin(), running.end(), &sequence, after), &sequence);
+}
+
+void State::send_back(Sequence& sequence) {
+  TUTTI_CHECK(sequence.status == Status::running);
+  caches.release(sequence.request->id);
+  std::erase(running, &sequence);
+  sequence.computed = 0;
+  sequence.status = Status::preempted;
+  enqueue(sequence);
+}
+
+TokenEvent State::finish(Sequence& sequence, TokenEvent event) {
+  event.sequence = sequence.request->id;
+  event.prompt_tokens = sequence.prompt_tokens();
+  event.generated = sequence.generated();
+  if (sequence.status == Status::running) {
+    caches.release(sequence.request->id);
+    std::erase(running, &sequence);
+  } else {
+    dequeue(sequence);
+  }
+  if (sequence.paused) --paused;
+  all.erase(event.sequence);
+  return event;
+}
+
+int64_t State::best_priority() const {
+  int64_t best = waiting.empty() ? INT64_MAX : waiting.begin()->first;
+  for (const Sequence* row : running) best = std::min(best, row->request->priority);
+  return best;
+}
+
+int64_t State::effective_priority(const Sequence& sequence, int64_t best) const {
+  const int64_t priority = sequence.request->priority;
+  // Differences of any two priorities fit an unsigned number.
+  const uint64_t above_best = static_cast<uint64_t>(priority) - static_cast<uint64_t>(best);
+  const uint64_t gained =
+      static_cast<uint64_t>(std::max<int64_t>(0, now_ms - sequence.queued_ms) / options.priority_age_ms);
+  return gained >= above_best ? best : priority - static_cast<int64_t>(gained);
+}
+
+PlannedRow make_row(const Sequence& sequence, int n) {
+  const Request& request = *sequence.request;
+  const int end = sequence.computed + n;
+  PlannedRow row{.sequence = request.id, .first = sequence.computed, .n = n};
+  row.samples = end == static_cast<int>(sequence.tokens.size()) && request.max_tokens > 0;
+  row.logits = row.samples ? 1 : 0;
+  if (request.logits_from >= 0) {
+    // The last prompt token's logits belong to the first answer token, so they are not a prompt log-probability.
+    const int from = std::max({sequence.computed, request.logits_from, sequence.logits_done});
+    if (from < std::min(end, sequence.prompt_tokens() - 1)) row.logits = end - from;
+  }
+  return row;
+}
+
+}  // namespace tutti::schedule
