@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/tokenizer.h"
@@ -35,7 +36,9 @@ class StopMatcher {
   const std::optional<StopMatch>& match() const { return match_; }
 
  private:
-  std::vector<std::string> stops_;
+  size_t open_suffix() const;  // bytes at the end of held_ that might be the beginning of a stop string
+
+  std::vector<std::string> stops_;  // longest first
   bool include_;
   size_t longest_ = 0;
   std::string held_;
