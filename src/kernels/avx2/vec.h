@@ -94,6 +94,12 @@ TUTTI_INLINE Vec scale_by_power(Vec a, Vec n) {
   const __m256i g = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23);
   return {_mm256_mul_ps(_mm256_mul_ps(a.v, _mm256_castsi256_ps(f)), _mm256_castsi256_ps(g))};
 }
+// The same value, held in a register: a broadcast that several instructions use is not folded into each of them, where
+// it would cost a load every time.
+TUTTI_INLINE Vec pinned(Vec a) {
+  asm("" : "+x"(a.v));
+  return a;
+}
 struct Mask {
   __m256 m;
 };

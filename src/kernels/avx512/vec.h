@@ -95,6 +95,12 @@ TUTTI_INLINE Vec round_even(Vec a) {
 TUTTI_INLINE Vec scale_by_power(Vec a, Vec n) {
   return {_mm512_scalef_ps(a.v, n.v)};
 }
+// The same value, held in a register: a broadcast that several instructions use is not folded into each of them, where
+// it would cost a load every time.
+TUTTI_INLINE Vec pinned(Vec a) {
+  asm("" : "+v"(a.v));
+  return a;
+}
 struct Mask {
   __mmask16 m;
 };

@@ -74,13 +74,18 @@ inline constexpr int kStateStride = 16;
 // Sums over the Dk rows run through two accumulators, even rows and odd rows: one is too few to hide the latency.
 template <int N>
 struct ColumnSum {
-  Vec even[N], odd[N];
+  Vec half[2][N];
 
   TUTTI_INLINE void clear() {
     TUTTI_UNROLL
-    for (int v = 0; v < N; ++v) even[v] = odd[v] = Vec::zero();
+    for (int v = 0; v < N; ++v) half[0][v] = half[1][v] = Vec::zero();
   }
-  TUTTI_INLINE Vec total(int v) const { return add(even[v], odd[v]); }
+  TUTTI_INLINE Vec total(int v) const { return add(half[0][v], half[1][v]); }
+  TUTTI_INLINE void add_row(int parity, float factor, const Vec (&row)[N]) {
+    const Vec f = pinned(Vec::broadcast(factor));
+    TUTTI_UNROLL
+    for (int v = 0; v < N; ++v) half[parity][v] = fma(f, row[v], half[parity][v]);
+  }
 };
 
 // sum = kᵀ S.
@@ -88,12 +93,12 @@ template <int N>
 TUTTI_INLINE void delta_predict(const float* k, int Dk, float* const (&s)[N], ColumnSum<N>& sum) {
   sum.clear();
   for (int i = 0; i < Dk; i += 2) {
-    const Vec k0 = Vec::broadcast(k[i]), k1 = Vec::broadcast(k[i + 1]);
     TUTTI_UNROLL
-    for (int v = 0; v < N; ++v) {
-      const float* row = s[v] + i * kStateStride;
-      sum.even[v] = fma(k0, Vec::load(row), sum.even[v]);
-      sum.odd[v] = fma(k1, Vec::load(row + kStateStride), sum.odd[v]);
+    for (int parity = 0; parity < 2; ++parity) {
+      Vec row[N];
+      TUTTI_UNROLL
+      for (int v = 0; v < N; ++v) row[v] = Vec::load(s[v] + (i + parity) * kStateStride);
+      sum.add_row(parity, k[i + parity], row);
     }
   }
 }
@@ -115,18 +120,20 @@ TUTTI_INLINE void delta_update(const DeltaToken& token, int Dk, float* const (&s
   if constexpr (kNext) next.clear();
   for (int i = 0; i < Dk; i += 2) {
     TUTTI_UNROLL
-    for (int v = 0; v < N; ++v) {
-      float* row = s[v] + i * kStateStride;
-      const Vec a = fma(Vec::broadcast(token.k[i]), u[v], mul(decay, Vec::load(row)));
-      const Vec b = fma(Vec::broadcast(token.k[i + 1]), u[v], mul(decay, Vec::load(row + kStateStride)));
-      a.store(row);
-      b.store(row + kStateStride);
-      out.even[v] = fma(Vec::broadcast(token.q[i]), a, out.even[v]);
-      out.odd[v] = fma(Vec::broadcast(token.q[i + 1]), b, out.odd[v]);
-      if constexpr (kNext) {
-        next.even[v] = fma(Vec::broadcast(token.next_k[i]), a, next.even[v]);
-        next.odd[v] = fma(Vec::broadcast(token.next_k[i + 1]), b, next.odd[v]);
+    for (int parity = 0; parity < 2; ++parity) {
+      const int at = (i + parity) * kStateStride;
+      Vec row[N];
+      // All loads before the stores: tiles lie multiples of 4096 bytes apart, where a load seems to depend on a store.
+      TUTTI_UNROLL
+      for (int v = 0; v < N; ++v) row[v] = mul(decay, Vec::load(s[v] + at));
+      const Vec k = pinned(Vec::broadcast(token.k[i + parity]));
+      TUTTI_UNROLL
+      for (int v = 0; v < N; ++v) {
+        row[v] = fma(k, u[v], row[v]);
+        row[v].store(s[v] + at);
       }
+      out.add_row(parity, token.q[i + parity], row);
+      if constexpr (kNext) next.add_row(parity, token.next_k[i + parity], row);
     }
   }
 }

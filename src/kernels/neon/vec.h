@@ -86,6 +86,9 @@ TUTTI_INLINE Vec scale_by_power(Vec a, Vec n) {
   const int32x4_t g = vshlq_n_s32(vaddq_s32(vsubq_s32(whole, half), bias), 23);
   return {vmulq_f32(vmulq_f32(a.v, vreinterpretq_f32_s32(f)), vreinterpretq_f32_s32(g))};
 }
+TUTTI_INLINE Vec pinned(Vec a) {
+  return a;
+}  // AVX-512 holds it in a register
 struct Mask {
   uint32x4_t m;
 };

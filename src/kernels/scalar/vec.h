@@ -88,6 +88,9 @@ TUTTI_INLINE Vec scale_by_power(Vec a, Vec n) {
   const Ints bias = {127, 127, 127, 127};
   return {(a.v * std::bit_cast<Vec::Raw>((half + bias) << 23)) * std::bit_cast<Vec::Raw>((whole - half + bias) << 23)};
 }
+TUTTI_INLINE Vec pinned(Vec a) {
+  return a;
+}  // AVX-512 holds it in a register
 struct Mask {
   typedef int32_t Raw __attribute__((vector_size(16)));
   Raw m;
