@@ -1,5 +1,5 @@
-// The memory of all caches: one KV pool per full-attention layer, one state pool per linear layer. Owned here and nowhere
-// else; ops get views. Thread rule: the engine thread (and the MLX stream thread while a step is evaluated).
+// The memory of all caches: one KV pool per full-attention layer, one state pool per linear layer. Owned here and
+// nowhere else; ops get views. Thread rule: the engine thread (and the MLX stream thread while a step is evaluated).
 #pragma once
 
 #include <memory>
@@ -16,10 +16,11 @@ class CacheStore {
   virtual ~CacheStore() = default;
   virtual ops::KvView kv(int layer) = 0;        // layer must be paged
   virtual ops::StateView state(int layer) = 0;  // layer must be linear
-  // The arrays that a step has moved and that must be evaluated with its logits (graph bodies; empty for the CPU store).
+  // The arrays that a step has moved and that must be evaluated with its logits (graph bodies; empty for the CPU
+  // store).
   virtual std::vector<ops::mx::array> pending() = 0;
-  // After a failed step: rebuild what the step may have lost. Returns true when every sequence's caches are gone and must
-  // be recomputed (graph bodies), false when only the rows of that step are (CPU: written in place).
+  // After a failed step: rebuild what the step may have lost. Returns true when every sequence's caches are gone and
+  // must be recomputed (graph bodies), false when only the rows of that step are (CPU: written in place).
   virtual bool recover() = 0;
   virtual int64_t bytes() const = 0;
 };

@@ -14,13 +14,13 @@
 namespace tutti::model {
 
 struct ModelInfo {
-  std::string name;             // label of the checkpoint
-  int vocab = 0;                // ids that exist (logits beyond are -inf)
-  int logits = 0;               // width of a logits row
+  std::string name;  // label of the checkpoint
+  int vocab = 0;     // ids that exist (logits beyond are -inf)
+  int logits = 0;    // width of a logits row
   int64_t max_positions = 0;
-  int64_t weight_bytes = 0;     // packed
+  int64_t weight_bytes = 0;          // packed
   bool vision = false, mtp = false;  // promised by the checkpoint and not served by this build
-  std::string format;           // "bfloat16", "affine 4-bit, group 64", "mixed: …"
+  std::string format;                // "bfloat16", "affine 4-bit, group 64", "mixed: …"
 };
 
 struct ForwardOutput {
@@ -38,17 +38,18 @@ class Model {
 
 struct LoadOptions {
   ops::Numerics numerics;
-  int vocab = 0;                     // ids that the tokenizer knows; 0: all rows of the head
+  int vocab = 0;  // ids that the tokenizer knows; 0: all rows of the head
   bool ignore_unused_tensors = false;
-  ThreadPool* pool = nullptr;        // repacking
+  ThreadPool* pool = nullptr;                                 // repacking
   std::function<void(int64_t done, int64_t total)> progress;  // bytes; called now and then from the loading thread
 };
 
 // Builds the model that config.json names (model/registry.cpp). Throws LoadError.
 std::shared_ptr<const Model> load(std::shared_ptr<const weights::Checkpoint> checkpoint, const LoadOptions& options);
 
-// A fake for tests of the layers above: next token = (3 * token + position + 1) % vocab gets logit 8, others a fixed pattern of
-// (token, position); caches are asked for (so that memory rules apply) and left untouched. `throw_on` tokens throw in forward.
+// A fake for tests of the layers above: next token = (3 * token + position + 1) % vocab gets logit 8, others a fixed
+// pattern of (token, position); caches are asked for (so that memory rules apply) and left untouched. `throw_on` tokens
+// throw in forward.
 std::shared_ptr<const Model> make_echo(int vocab, std::vector<int32_t> throw_on = {});
 
 }  // namespace tutti::model

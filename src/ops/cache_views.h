@@ -1,5 +1,5 @@
-// What an op sees of the caches of its layer. Memory belongs to cache/*_store: CPU bodies write it in place, graph bodies
-// move the arrays through the step.
+// What an op sees of the caches of its layer. Memory belongs to cache/*_store: CPU bodies write it in place, graph
+// bodies move the arrays through the step.
 #pragma once
 
 #include <mlx/array.h>

@@ -1,7 +1,11 @@
-// The sub-layers that the model is written in. Each is one function: x [T, H] float32 in, x plus the sub-layer's output out,
-// norm and residual included. With packed weights it is one MLX node whose body runs our kernels over the thread pool
+// The sub-layers that the model is written in. Each is one function: x [T, H] float32 in, x plus the sub-layer's output
+// out, norm and residual included. With packed weights it is one MLX node whose body runs our kernels over the thread
+// pool
 // (*_cpu.cpp); with graph weights it is plain MLX ops (*_graph.cpp: the reference, and the path of other devices).
 // Formulas: docs/model.md. Errors: std::invalid_argument("[op] …") with the shapes, when the graph is built.
+//
+// Weights, ropes and the memory behind cache views are referred to, not copied: they must outlive the evaluation of the
+// step.
 //
 // Order: every op takes the previous op's x, so that writes to the caches happen in the order of the graph.
 #pragma once
@@ -9,6 +13,7 @@
 #include <mlx/array.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 
 #include "base/thread_pool.h"
@@ -23,60 +28,63 @@ namespace tutti::ops {
 struct StepContext {
   StepBatch batch;
   Numerics numerics;
-  ThreadPool* pool = nullptr;                // CPU bodies
+  ThreadPool* pool = nullptr;                   // CPU bodies
   const kernels::KernelTable* table = nullptr;  // CPU bodies
+  // For tests of the error boundary: called with the op's name at the start of every CPU node, before it writes
+  // anything.
+  std::function<void(const char* op)> before_node;
 };
 using Step = std::shared_ptr<const StepContext>;
 
 struct Rope {
-  int rotary_dim = 64;                        // the first rotary_dim dims of a head are rotated
-  std::vector<float> inv_freq;                // [rotary_dim / 2]
-  std::vector<int> axis;                      // [rotary_dim / 2] 0 temporal, 1 height, 2 width
-  float attention_factor = 1;                 // multiplies cos and sin (YaRN)
+  int rotary_dim = 64;          // the first rotary_dim dims of a head are rotated
+  std::vector<float> inv_freq;  // [rotary_dim / 2]
+  std::vector<int> axis;        // [rotary_dim / 2] 0 temporal, 1 height, 2 width
+  float attention_factor = 1;   // multiplies cos and sin (YaRN)
 };
 
 struct AttentionWeights {
-  Vector input_norm;            // gamma [H]
-  Weight q, k, v, o;            // q rows: per head D query rows, then D gate rows
-  Vector q_norm, k_norm;        // gamma [D]
+  Vector input_norm;      // gamma [H]
+  Weight q, k, v, o;      // q rows: per head D query rows, then D gate rows
+  Vector q_norm, k_norm;  // gamma [D]
   int heads = 0, kv_heads = 0, head_dim = 0;
   float eps = 1e-6f;
 };
 
 struct DeltaWeights {
-  Vector input_norm;            // gamma [H]
-  Weight qkv, z, a, b, out;     // qkv rows: q [Hk*Dk], k [Hk*Dk], v [Hv*Dv]
-  Vector conv;                  // [4, C]: tap 3 multiplies the current token
-  Vector A_log, dt_bias;        // [Hv]
-  Vector norm;                  // gamma [Dv], plain
+  Vector input_norm;         // gamma [H]
+  Weight qkv, z, a, b, out;  // qkv rows: q [Hk*Dk], k [Hk*Dk], v [Hv*Dv]
+  Vector conv;               // [4, C]: tap 3 multiplies the current token
+  Vector A_log, dt_bias;     // [Hv]
+  Vector norm;               // gamma [Dv], plain
   int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
   float eps = 1e-6f;
 };
 
 struct MlpWeights {
-  Vector norm;                  // gamma [H] of post_attention_layernorm
+  Vector norm;  // gamma [H] of post_attention_layernorm
   Weight gate, up, down;
   float eps = 1e-6f;
 };
 
 struct MoeWeights {
   Vector norm;
-  Weight router;                // [E, H]
-  Weight gate, up, down;        // experts: [E] matrices
+  Weight router;          // [E, H]
+  Weight gate, up, down;  // experts: [E] matrices
   Weight shared_gate, shared_up, shared_down;
-  Weight shared_expert_gate;    // [1, H]
+  Weight shared_expert_gate;  // [1, H]
   int experts = 0, top_k = 0;
   float eps = 1e-6f;
 };
 
 struct HeadWeights {
-  Vector norm;                  // gamma [H] of the final norm
-  const Weight* head = nullptr; // lm_head, or the embedding when tied
-  int vocab = 0;                // ids ≥ vocab are padding rows: their logits become -inf
+  Vector norm;                   // gamma [H] of the final norm
+  const Weight* head = nullptr;  // lm_head, or the embedding when tied
+  int vocab = 0;                 // ids ≥ vocab are padding rows: their logits become -inf
   float eps = 1e-6f;
 };
 
-mx::array embed(const Step& step, const Weight& table, int hidden);                                     // → [T, H]
+mx::array embed(const Step& step, const Weight& table, int hidden);  // → [T, H]
 mx::array attention(const mx::array& x, const Step& step, const AttentionWeights& w, const Rope& rope, KvView cache);
 mx::array gated_delta(const mx::array& x, const Step& step, const DeltaWeights& w, StateView cache);
 mx::array mlp(const mx::array& x, const Step& step, const MlpWeights& w);

@@ -9,8 +9,9 @@ enum class Body { cpu, graph };  // own kernels, or plain MLX ops
 
 struct Numerics {
   Body body = Body::cpu;
-  // true: weights as stored, everything else float32 (--dtype float32). false: the default of the CPU bodies — int8 inputs
-  // for quantised weights, bf16 inputs for bf16 weights; residual stream, norms, states and accumulation float32.
+  // true: weights as stored, everything else float32 (--dtype float32). false: the default of the CPU bodies — int8
+  // inputs for quantised weights, bf16 inputs for bf16 weights; residual stream, norms, states and accumulation
+  // float32.
   bool float32 = false;
   kernels::KvType kv = kernels::KvType::bfloat16;
 };

@@ -40,5 +40,7 @@ Vector make_vector(std::vector<float> values, mx::Shape shape);
 // Output features (rows of one matrix) and input features.
 int out_features(const Weight& w);
 int in_features(const Weight& w);
+int expert_count(const Weight& w);  // 1 for a plain linear
+bool is_packed(const Weight& w);    // the CPU bodies take packed weights, the graph bodies the other kind
 
 }  // namespace tutti::ops
