@@ -1,5 +1,5 @@
-// The engine: one thread that owns MLX and runs the seven-step loop — drain, plan, assemble, forward, sample, commit, publish —
-// with the one error boundary. Everyone else talks to it by value, through the inbox and the streams.
+// The engine: one thread that owns MLX and runs the seven-step loop — drain, plan, assemble, forward, sample, commit,
+// publish — with the one error boundary. Everyone else talks to it by value, through the inbox and the streams.
 #pragma once
 
 #include <chrono>
@@ -25,9 +25,9 @@ namespace tutti::engine {
 
 struct EngineOptions {
   schedule::SchedulerOptions schedule;
-  int max_queue = 1024;                          // sequences that wait; more: submit() refuses
-  std::chrono::milliseconds step_budget{250};    // max(this, 1.5 × the measured decode-only step)
-  std::chrono::seconds watchdog{60};             // unhealthy when work waits and nothing has progressed for so long
+  int max_queue = 1024;                        // sequences that wait; more: submit() refuses
+  std::chrono::milliseconds step_budget{250};  // max(this, 1.5 × the measured decode-only step)
+  std::chrono::seconds watchdog{60};           // unhealthy when work waits and nothing has progressed for so long
 };
 
 // What crosses in: validated, nothing optional left ambiguous. choices sequences of the same prompt.
@@ -35,7 +35,7 @@ struct Submission {
   std::string request_id;
   std::vector<TokenId> prompt;
   int choices = 1;
-  int first_choice = 0;                          // index of the first, as events report it
+  int first_choice = 0;  // index of the first, as events report it
   sample::SamplingParams sampling;
   int max_tokens = 0;
   std::vector<TokenId> stop_ids;
@@ -66,7 +66,7 @@ class Engine {
   ~Engine();  // stops without draining
 
   Ticket submit(Submission submission);
-  void abort(const Ticket& ticket);                 // all choices
+  void abort(const Ticket& ticket);                     // all choices
   void abort_choice(const Ticket& ticket, int choice);  // choice counted from 0 within the ticket
 
   // Refuses new work, lets rows finish until the deadline, then ends the rest with error "server_draining". Blocks.

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -15,7 +17,7 @@
 namespace tutti::run {
 
 struct RowResult {
-  schedule::SampledToken token;                 // token -1 and not failed: the row sampled nothing in this step
+  schedule::SampledToken token;  // token -1 and not failed: the row sampled nothing in this step
   sample::Fault fault = sample::Fault::none;
   std::optional<sample::Logprobs> logprobs;
   std::vector<sample::Logprobs> prompt_logprobs;  // of the prompt tokens after the row's tokens that wanted logits
@@ -23,14 +25,15 @@ struct RowResult {
 
 class Runner {
  public:
-  Runner(std::shared_ptr<const model::Model> model, std::unique_ptr<cache::CacheStore> store, const ops::Numerics& numerics,
-         ThreadPool* pool, const kernels::KernelTable* table);
+  Runner(std::shared_ptr<const model::Model> model, std::unique_ptr<cache::CacheStore> store,
+         const ops::Numerics& numerics, ThreadPool* pool, const kernels::KernelTable* table);
   ~Runner();
 
   void add(SequenceId sequence, sample::SamplingParams params, int choice, std::span<const TokenId> prompt);
   void remove(SequenceId sequence);
 
-  // One result per row of the plan, in its order. Throws what the model throws; nothing of the row states has changed then.
+  // One result per row of the plan, in its order. Throws what the model throws; nothing of the row states has changed
+  // then.
   std::vector<RowResult> run(const schedule::StepPlan& plan, const schedule::Scheduler& scheduler,
                              const cache::CacheManager& caches);
   // After run() threw: true when all sequences lost their caches.
@@ -40,6 +43,18 @@ class Runner {
  private:
   ops::StepBatch assemble(const schedule::StepPlan& plan, const schedule::Scheduler& scheduler,
                           const cache::CacheManager& caches) const;
+
+  // The logits of one row's tokens, in the step's array.
+  struct LogitRows {
+    const float* data = nullptr;
+    size_t stride = 0;  // width of a row
+    size_t vocab = 0;   // ids that exist
+    std::span<const float> line(int i) const { return {data + static_cast<size_t>(i) * stride, vocab}; }
+  };
+  std::vector<RowResult> sample_rows(const schedule::StepPlan& plan, const schedule::Scheduler& scheduler,
+                                     const float* logits);
+  void sample_row(const schedule::PlannedRow& row, const schedule::Sequence& sequence, const LogitRows& logits,
+                  RowResult& result);
 
   std::shared_ptr<const model::Model> model_;
   std::unique_ptr<cache::CacheStore> store_;

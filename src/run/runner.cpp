@@ -1,0 +1,142 @@
+#include "run/runner.h"
+
+#include <mlx/ops.h>
+#include <mlx/stream.h>
+#include <mlx/transforms.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace tutti::run {
+
+namespace mx = mlx::core;
+using schedule::PlannedRow;
+using schedule::StepPlan;
+
+Runner::Runner(std::shared_ptr<const model::Model> model, std::unique_ptr<cache::CacheStore> store,
+               const ops::Numerics& numerics, ThreadPool* pool, const kernels::KernelTable* table)
+    : model_(std::move(model)), store_(std::move(store)), numerics_(numerics), pool_(pool), table_(table) {
+  // Streams belong to threads: a stream of this thread, so that nothing of a step ever waits on another thread's work.
+  mx::set_default_stream(mx::new_stream(mx::Device::cpu));
+}
+
+Runner::~Runner() {
+  mx::synchronize();
+}
+
+void Runner::add(SequenceId sequence, sample::SamplingParams params, int choice, std::span<const TokenId> prompt) {
+  const bool added = rows_.try_emplace(sequence, std::move(params), choice, prompt).second;
+  TUTTI_CHECK(added);
+}
+
+void Runner::remove(SequenceId sequence) {
+  rows_.erase(sequence);
+}
+
+ops::StepBatch Runner::assemble(const StepPlan& plan, const schedule::Scheduler& scheduler,
+                                const cache::CacheManager& caches) const {
+  const size_t T = static_cast<size_t>(plan.tokens()), R = plan.rows.size();
+  ops::StepBatch batch;
+  batch.tokens.reserve(T);
+  batch.positions.reserve(3 * T);
+  batch.first.reserve(R);
+  batch.slot.reserve(R);
+  batch.row_begin.reserve(R + 1);
+  batch.block_begin.reserve(R + 1);
+  batch.row_begin.push_back(0);
+  batch.block_begin.push_back(0);
+  for (const PlannedRow& row : plan.rows) {
+    const schedule::Sequence* sequence = scheduler.find(row.sequence);
+    TUTTI_CHECK(sequence != nullptr && row.first + row.n <= static_cast<int>(sequence->tokens.size()));
+    const auto tokens = sequence->tokens.begin() + row.first;
+    batch.tokens.insert(batch.tokens.end(), tokens, tokens + row.n);
+    for (int i = 0; i < row.n; ++i) batch.positions.push_back(row.first + i);
+    batch.row_begin.push_back(batch.T());
+    batch.first.push_back(row.first);
+    batch.slot.push_back(caches.slot(row.sequence).value);
+    const size_t needed = static_cast<size_t>(cache::CacheManager::blocks_for(row.first + row.n));
+    const std::span<const BlockId> blocks = caches.blocks(row.sequence);
+    TUTTI_CHECK(blocks.size() >= needed);
+    for (const BlockId block : blocks.first(needed)) batch.block_table.push_back(block.value);
+    batch.block_begin.push_back(static_cast<int32_t>(batch.block_table.size()));
+    for (int i = batch.T() - row.logits; i < batch.T(); ++i) batch.logits_of.push_back(i);
+  }
+  for (int axis = 1; axis < 3; ++axis)  // text: the same on all three axes
+    for (size_t t = 0; t < T; ++t) batch.positions.push_back(batch.positions[t]);
+  return batch;
+}
+
+std::vector<RowResult> Runner::run(const StepPlan& plan, const schedule::Scheduler& scheduler,
+                                   const cache::CacheManager& caches) {
+  auto step = std::make_shared<ops::StepContext>();
+  step->batch = assemble(plan, scheduler, caches);  // 3 assemble
+  step->numerics = numerics_;
+  step->pool = pool_;
+  step->table = table_;
+  const int L = step->batch.L();
+  mx::array logits = model_->forward(step, *store_).logits;  // 4 forward: [L, V]
+  std::vector<mx::array> outputs = store_->pending();
+  outputs.push_back(logits);
+  mx::eval(std::move(outputs));
+  if (L > 0 && !logits.flags().row_contiguous) {
+    logits = mx::contiguous(logits);
+    logits.eval();
+  }
+  const int width = model_->info().logits;
+  if (L > 0 && (logits.dtype() != mx::float32 || logits.size() != static_cast<size_t>(L) * static_cast<size_t>(width)))
+    throw InvariantError("the model's logits are not float32 [L, V]");
+  return sample_rows(plan, scheduler, L > 0 ? logits.data<float>() : nullptr);  // 5 sample
+}
+
+std::vector<RowResult> Runner::sample_rows(const StepPlan& plan, const schedule::Scheduler& scheduler,
+                                           const float* logits) {
+  const model::ModelInfo& info = model_->info();
+  std::vector<RowResult> results;
+  results.reserve(plan.rows.size());
+  for (const PlannedRow& row : plan.rows) {
+    RowResult& result = results.emplace_back();
+    result.token.sequence = row.sequence;
+    const schedule::Sequence& sequence = *scheduler.find(row.sequence);
+    sample_row(row, sequence, {logits, static_cast<size_t>(info.logits), static_cast<size_t>(info.vocab)}, result);
+    logits += static_cast<size_t>(row.logits) * static_cast<size_t>(info.logits);
+  }
+  // Only now, when nothing can throw any more: a step that throws has changed no row state.
+  for (const RowResult& result : results)
+    if (result.token.token >= 0) rows_.at(result.token.sequence).accept(result.token.token);
+  return results;
+}
+
+void Runner::sample_row(const PlannedRow& row, const schedule::Sequence& sequence, const LogitRows& logits,
+                        RowResult& result) {
+  if (row.logits == 0) return;
+  const sample::RowState& state = rows_.at(row.sequence);
+  const int end = row.first + row.n, prompt = sequence.prompt_tokens();
+  if (state.params().prompt_logprobs >= 0) {
+    for (int i = end - row.logits; i < std::min(end, prompt - 1); ++i) {
+      const std::span<const float> line = logits.line(i - (end - row.logits));
+      result.prompt_logprobs.push_back(
+          sampler_.logprobs_of(line, sequence.tokens[i + 1], state.params().prompt_logprobs));
+      if (!std::isfinite(result.prompt_logprobs.back().chosen.logprob)) result.fault = sample::Fault::non_finite_logits;
+    }
+  }
+  if (row.samples && result.fault == sample::Fault::none) {
+    sample::Sampled sampled = sampler_.sample(logits.line(row.logits - 1), state, static_cast<uint64_t>(end));
+    result.fault = sampled.fault;
+    result.token.token = sampled.token;
+    result.logprobs = std::move(sampled.logprobs);
+  }
+  if (result.fault == sample::Fault::none) return;
+  result.token.token = -1;
+  result.token.failed = true;
+  result.logprobs.reset();
+  result.prompt_logprobs.clear();
+}
+
+bool Runner::recover() {
+  mx::synchronize();  // nothing of the failed step writes any more
+  return store_->recover();
+}
+
+}  // namespace tutti::run

@@ -1,0 +1,181 @@
+// An engine over the fake model, and readers of its streams.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "cache/manager.h"
+#include "engine/engine.h"
+#include "run/fake_model.h"
+#include "run/runner.h"
+
+namespace tutti::engine {
+
+using Ids = std::vector<TokenId>;
+
+struct KitchenOptions {
+  int blocks = 256, slots = 16, rows = 16, cap = 2048, max_model_len = 1024, max_queue = 1024;
+  std::chrono::seconds watchdog{60};
+  std::chrono::milliseconds step_budget{250};
+  bool loses_all = false;
+};
+
+// The engine with its model. `before` runs on the engine thread at the start of every forward pass and may throw.
+struct Kitchen {
+  explicit Kitchen(KitchenOptions o = {}, std::function<void(const ops::StepBatch&)> before = {}) {
+    EngineOptions options;
+    options.schedule = {.max_num_batched_tokens = o.cap, .max_num_seqs = o.rows, .max_model_len = o.max_model_len};
+    options.max_queue = o.max_queue;
+    options.watchdog = o.watchdog;
+    options.step_budget = o.step_budget;
+    engine = std::make_unique<Engine>(
+        options, std::make_unique<cache::CacheManager>(cache::ManagerOptions{.blocks = o.blocks, .slots = o.slots}),
+        [this, o, before] {
+          auto model = std::make_shared<test::FakeModel>();
+          model->before = before;
+          auto made = std::make_unique<test::FakeStore>(o.blocks, o.slots);
+          made->loses_all = o.loses_all;
+          store = made.get();
+          return std::make_unique<run::Runner>(model, std::move(made), ops::Numerics{}, nullptr, nullptr);
+        });
+  }
+  test::FakeStore* store = nullptr;  // belongs to the engine thread
+  std::unique_ptr<Engine> engine;
+};
+
+// What one choice was told.
+struct Answer {
+  Ids tokens;
+  int starts = 0, events_before_start = 0;
+  schedule::FinishReason finish = schedule::FinishReason::none;
+  TokenId stop_token = -1;
+  std::string error_code;
+  int prompt_tokens = -1, generated = -1;
+  std::vector<sample::Logprobs> logprobs, prompt_logprobs;
+  int finishes = 0;
+};
+
+class Client {
+ public:
+  explicit Client(size_t capacity = 1 << 20)
+      : signal_(std::make_shared<Signal>()),
+        stream_(std::make_shared<Stream>(capacity, [signal = signal_] { signal->set(); })) {}
+
+  Submission request(Ids prompt, int max_tokens, int choices = 1) const {
+    Submission s;
+    s.request_id = "test";
+    s.prompt = std::move(prompt);
+    s.choices = choices;
+    s.sampling.temperature = 0;
+    s.max_tokens = max_tokens;
+    s.stream = stream_;
+    return s;
+  }
+
+  Client& send(Engine& engine, Submission submission) {
+    choices_ = submission.choices;
+    first_ = submission.first_choice;
+    ticket = engine.submit(std::move(submission));
+    return *this;
+  }
+  Client& send(Engine& engine, Ids prompt, int max_tokens) {
+    return send(engine, request(std::move(prompt), max_tokens));
+  }
+
+  // Reads until every choice has ended.
+  const std::map<int, Answer>& wait_all() {
+    while (!ended()) {
+      if (!signal_->wait()) {
+        ADD_FAILURE() << "no event for a long time";
+        break;
+      }
+      read();
+    }
+    return answers;
+  }
+  const Answer& wait() { return wait_all().begin()->second; }
+  void wait_for_tokens(size_t n) {
+    while (answers[first_].tokens.size() < n && answers[first_].finishes == 0) {
+      if (!signal_->wait()) FAIL() << "no event for a long time";
+      read();
+    }
+  }
+  void read() {
+    for (Event& event : stream_->drain()) note(event);
+  }
+  bool full() const { return stream_->full(); }
+
+  Ticket ticket;
+  std::map<int, Answer> answers;  // by choice
+
+ private:
+  struct Signal {
+    void set() {
+      const std::lock_guard lock(mutex);
+      raised = true;
+      changed.notify_one();
+    }
+    bool wait() {
+      std::unique_lock lock(mutex);
+      const bool ok = changed.wait_for(lock, std::chrono::seconds(60), [&] { return raised; });
+      raised = false;
+      return ok;
+    }
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool raised = false;
+  };
+
+  bool ended() const {
+    if (static_cast<int>(answers.size()) < choices_) return false;
+    for (const auto& [choice, answer] : answers)
+      if (answer.finishes == 0) return false;
+    return true;
+  }
+
+  void note(Event& event) {
+    Answer& a = answers[event.choice];
+    EXPECT_EQ(a.finishes, 0) << "an event after the last";
+    if (event.started) ++a.starts;
+    if (a.starts == 0) ++a.events_before_start;
+    if (event.token >= 0) a.tokens.push_back(event.token);
+    if (event.logprobs) a.logprobs.push_back(*event.logprobs);
+    for (auto& l : event.prompt_logprobs) a.prompt_logprobs.push_back(l);
+    if (event.finish == schedule::FinishReason::none) return;
+    ++a.finishes;
+    a.finish = event.finish;
+    a.stop_token = event.stop_token;
+    a.error_code = event.error_code;
+    a.prompt_tokens = event.prompt_tokens;
+    a.generated = event.generated;
+  }
+
+  std::shared_ptr<Signal> signal_;
+  std::shared_ptr<Stream> stream_;
+  int choices_ = 1, first_ = 0;
+};
+
+// A prompt that is its own in length and tokens.
+inline Ids prompt_of(int seed, int longest = 200) {
+  Ids prompt;
+  const int n = 1 + static_cast<int>(test::mix(7, static_cast<uint64_t>(seed)) % static_cast<uint64_t>(longest));
+  for (int i = 0; i < n; ++i)
+    prompt.push_back(
+        static_cast<TokenId>(test::mix(static_cast<uint64_t>(seed), static_cast<uint64_t>(i)) % test::kVocab));
+  return prompt;
+}
+
+// Polls until it holds; the engine thread needs a moment after it has sent the last event.
+inline bool soon(const std::function<bool()>& holds) {
+  for (int i = 0; i < 5000; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+}  // namespace tutti::engine
