@@ -52,7 +52,7 @@ struct KvLayer {
   KvType type = KvType::bfloat16;
   void* k = nullptr;
   void* v = nullptr;
-  int G = 0, D = 0;
+  int G = 0, D = 0;  // D is a multiple of 16
 };
 
 // One sequence's queries of a step. Query t (0-based) has position first + t and attends keys 0 … first + t.
@@ -75,11 +75,12 @@ struct AttentionPartial {
 };
 
 // ---- gated delta rule ---------------------------------------------------------------------------
-// n tokens of one sequence, one value head, columns [16*tile_begin, 16*tile_end) of Dv. state: [Dv/16][Dk][16] float32.
+// n tokens of one sequence, one value head, columns [16*tile_begin, 16*tile_end) of Dv.
+// state: [ceil(Dv/16)][Dk][16] float32.
 struct DeltaArgs {
-  int n = 0, Dk = 0, Dv = 0;
-  const float* q = nullptr;  // token t at q + t*qk_stride: [Dk], normalised and scaled by Dk^-0.5
-  const float* k = nullptr;  // token t at k + t*qk_stride: [Dk], normalised
+  int n = 0, Dk = 0, Dv = 0;  // Dk is even; a last tile that Dv does not fill has zero columns
+  const float* q = nullptr;   // token t at q + t*qk_stride: [Dk], normalised and scaled by Dk^-0.5
+  const float* k = nullptr;   // token t at k + t*qk_stride: [Dk], normalised
   int64_t qk_stride = 0;
   const float* v = nullptr;  // token t at v + t*v_stride: [Dv]
   int64_t v_stride = 0;

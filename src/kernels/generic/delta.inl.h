@@ -177,12 +177,16 @@ inline void delta_columns(const DeltaArgs& args, int first, int lanes) {
 }
 
 void delta_rule(const DeltaArgs& args) noexcept {
-  constexpr int kTogether = 2;
+  constexpr int kTogether = Vec::kRegisters >= 32 ? 3 : 2;
   if (args.n <= 0) return;
   const int end = args.tile_end * kStateStride < args.Dv ? args.tile_end * kStateStride : args.Dv;
   int column = args.tile_begin * kStateStride;
   for (; column + kTogether * Vec::kWidth <= end; column += kTogether * Vec::kWidth) {
     delta_columns<kTogether>(args, column, Vec::kWidth);
+  }
+  if (kTogether == 3 && column + 2 * Vec::kWidth <= end) {
+    delta_columns<2>(args, column, Vec::kWidth);
+    column += 2 * Vec::kWidth;
   }
   for (; column < end; column += Vec::kWidth) {
     delta_columns<1>(args, column, end - column < Vec::kWidth ? end - column : Vec::kWidth);
