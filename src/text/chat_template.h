@@ -1,5 +1,5 @@
 // The checkpoint's own chat template, executed; the prompt comes back as token ids in which nothing that a request
-// wrote is a control token (docs/text.md says how). Immutable after construction, any thread.
+// wrote is a control token (docs/tokens.md says how). Immutable after construction, any thread.
 #pragma once
 
 #include <memory>

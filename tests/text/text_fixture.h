@@ -24,7 +24,9 @@ inline std::string read_file(const std::string& path) {
   return s.str();
 }
 
-inline std::string source_file(const std::string& path) { return read_file(std::string(TUTTI_SOURCE_DIR) + "/" + path); }
+inline std::string source_file(const std::string& path) {
+  return read_file(std::string(TUTTI_SOURCE_DIR) + "/" + path);
+}
 
 inline std::shared_ptr<const Tokenizer> canary_tokenizer() {
   static const auto tokenizer = std::make_shared<const Tokenizer>(source_file("models/canary/tokenizer.json"),

@@ -54,19 +54,6 @@ impl Marks {
         (self.base..self.base + ROOM).contains(&(c as u32))
     }
 
-    /// A character that stands for one of a literal, or the sentinel.
-    pub fn is_mark(&self, c: char) -> bool {
-        self.is_reserved(c) && c != self.escape()
-    }
-
-    /// Escaped characters as they were, marks left.
-    pub fn unmark_escapes<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if !text.contains(self.escape()) {
-            return Cow::Borrowed(text);
-        }
-        self.replace(text, |c, out| out.push(c))
-    }
-
     /// The text with marks.
     pub fn mark<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if !text.chars().any(|c| self.is_reserved(c) || self.firsts.contains(&c)) {
@@ -98,26 +85,35 @@ impl Marks {
         if !text.chars().any(|c| self.is_reserved(c)) {
             return Cow::Borrowed(text);
         }
-        self.replace(text, |c, out| {
-            out.extend((c as u32 - self.base).checked_sub(2).and_then(|k| self.firsts.get(k as usize)))
+        Cow::Owned(self.units(text).filter_map(|u| self.original(u)).collect())
+    }
+
+    /// The marked text, escaped characters as they were.
+    pub fn units<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Unit> + 'a {
+        let mut chars = text.chars();
+        std::iter::from_fn(move || {
+            let c = chars.next()?;
+            if c != self.escape() {
+                return Some(if self.is_reserved(c) { Unit::Mark(c) } else { Unit::Plain(c) });
+            }
+            let original = chars.next().and_then(|e| char::from_u32((e as u32).wrapping_sub(ROOM)));
+            Some(original.map_or(Unit::Mark(c), Unit::Plain))
         })
     }
 
-    fn replace<'t>(&self, text: &'t str, mark: impl Fn(char, &mut String)) -> Cow<'t, str> {
-        let mut out = String::with_capacity(text.len());
-        let mut chars = text.chars();
-        while let Some(c) = chars.next() {
-            if c == self.escape() {
-                let original = chars.next().and_then(|e| char::from_u32((e as u32).wrapping_sub(ROOM)));
-                out.extend(original.filter(|&o| self.is_reserved(o)));
-            } else if self.is_reserved(c) {
-                mark(c, &mut out);
-            } else {
-                out.push(c);
-            }
+    fn original(&self, unit: Unit) -> Option<char> {
+        match unit {
+            Unit::Plain(c) => Some(c),
+            Unit::Mark(c) => (c as u32 - self.base).checked_sub(2).and_then(|k| self.firsts.get(k as usize).copied()),
         }
-        Cow::Owned(out)
     }
+}
+
+/// A character of marked text.
+#[derive(Clone, Copy)]
+pub enum Unit {
+    Plain(char),
+    Mark(char),
 }
 
 fn variants(c: char) -> Vec<char> {

@@ -1,7 +1,7 @@
 //! What Python's interpreter gives templates and minijinja lacks or does in another way: json.dumps, str(float), str methods,
 //! Python's idea of whitespace, the clock.
-use crate::marks::Marks;
-use minijinja::value::{from_args, Kwargs, Value, ValueKind};
+use crate::marks::{Marks, Unit};
+use minijinja::value::{from_args, Kwargs, Tuple, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -51,7 +51,10 @@ pub fn install(env: &mut Environment<'static>, marks: &Arc<Marks>) {
         Some(_) => v.clone(),
         None => Value::from(py_str(v)),
     });
-    env.add_test("sequence", |v: &Value| matches!(v.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String));
+    env.add_test("sequence", |v: &Value| {
+        matches!(v.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined)
+    });
+    env.add_test("iterable", |v: &Value| !v.is_none() && v.try_iter().is_ok());
     env.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         RAISED.with(|r| *r.borrow_mut() = Some(message.clone()));
         Err(Error::new(ErrorKind::InvalidOperation, message))
@@ -188,25 +191,39 @@ impl Json<'_> {
 
     fn string(&mut self, s: &str) {
         self.out.push('"');
-        let text = if self.ascii { self.marks.unmark_escapes(s) } else { Cow::Borrowed(s) };
-        for c in text.chars() {
-            match c {
-                '"' => self.out.push_str("\\\""),
-                '\\' => self.out.push_str("\\\\"),
-                '\n' => self.out.push_str("\\n"),
-                '\r' => self.out.push_str("\\r"),
-                '\t' => self.out.push_str("\\t"),
-                '\x08' => self.out.push_str("\\b"),
-                '\x0c' => self.out.push_str("\\f"),
-                c if (c as u32) < 0x20 || (self.ascii && c as u32 > 0x7e && !self.marks.is_mark(c)) => {
-                    for unit in c.encode_utf16(&mut [0; 2]) {
-                        self.out.push_str(&format!("\\u{unit:04x}"));
-                    }
+        if self.ascii {
+            let marks = self.marks;
+            for unit in marks.units(s) {
+                match unit {
+                    Unit::Plain(c) if c as u32 > 0x7e => self.escape(c),
+                    Unit::Plain(c) => self.character(c),
+                    Unit::Mark(c) => self.out.push(c),
                 }
-                c => self.out.push(c),
             }
+        } else {
+            s.chars().for_each(|c| self.character(c));
         }
         self.out.push('"');
+    }
+
+    fn character(&mut self, c: char) {
+        match c {
+            '"' => self.out.push_str("\\\""),
+            '\\' => self.out.push_str("\\\\"),
+            '\n' => self.out.push_str("\\n"),
+            '\r' => self.out.push_str("\\r"),
+            '\t' => self.out.push_str("\\t"),
+            '\x08' => self.out.push_str("\\b"),
+            '\x0c' => self.out.push_str("\\f"),
+            c if (c as u32) < 0x20 => self.escape(c),
+            c => self.out.push(c),
+        }
+    }
+
+    fn escape(&mut self, c: char) {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            self.out.push_str(&format!("\\u{unit:04x}"));
+        }
     }
 }
 
@@ -279,13 +296,13 @@ fn string_method(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, E
         "partition" => {
             let separator = one()?;
             let (a, b) = s.split_once(separator).unwrap_or((s, ""));
-            Value::from_iter([a, if a.len() < s.len() { separator } else { "" }, b].map(Value::from))
+            Value::from(Tuple::from([a, if a.len() < s.len() { separator } else { "" }, b].map(Value::from)))
         }
         "rpartition" => {
             let separator = one()?;
             let found = s.rsplit_once(separator);
             let (a, b) = found.unwrap_or(("", s));
-            Value::from_iter([a, if found.is_some() { separator } else { "" }, b].map(Value::from))
+            Value::from(Tuple::from([a, if found.is_some() { separator } else { "" }, b].map(Value::from)))
         }
         "removeprefix" => Value::from(s.strip_prefix(one()?).unwrap_or(s)),
         "removesuffix" => Value::from(s.strip_suffix(one()?).unwrap_or(s)),

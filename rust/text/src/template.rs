@@ -34,7 +34,8 @@ impl Template {
     pub fn new(source: &str, tokenizer: &Tokenizer, special_tokens_in_text: bool) -> Result<Self, Vec<String>> {
         let marks = Arc::new(Marks::new(tokenizer.added(), source, !special_tokens_in_text).map_err(|e| vec![e])?);
         let mut env = environment(&marks);
-        env.add_template_owned(NAME, without_generation_tags(source)).map_err(|e| vec![describe(&e, &marks)])?;
+        let source = without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
+        env.add_template_owned(NAME, source).map_err(|e| vec![describe(&e, &marks)])?;
         let variables = check_names(&env)?;
         let named = tokenizer.named().iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect::<Vec<_>>();
         let variables = variables.into_iter().filter(|v| !named.iter().any(|n| n.0 == *v)).collect();
