@@ -20,9 +20,9 @@ struct Request {
   std::string method;  // "GET"; HEAD reaches GET handlers, the body of the answer is left out
   std::string path;    // decoded, without the query
   std::string query;
-  Headers headers;     // names in lower case
+  Headers headers;  // names in lower case
   std::string body;
-  std::string peer;    // address of the client
+  std::string peer;  // address of the client
   // Value of the first header of that (lower-case) name, or empty.
   std::string_view header(std::string_view name) const;
 };
@@ -42,10 +42,10 @@ class Exchange {
 
   // Exactly one of: respond(), or begin_stream() … end_stream(). Later calls are ignored.
   virtual void respond(Response response) = 0;
-  virtual void begin_stream(Response head) = 0;       // status, headers, content type; body is sent first if not empty
-  virtual void write(std::string bytes) = 0;          // one chunk, flushed; ignored after the client has gone
+  virtual void begin_stream(Response head) = 0;  // status, headers, content type; body is sent first if not empty
+  virtual void write(std::string bytes) = 0;     // one chunk, flushed; ignored after the client has gone
   virtual void end_stream() = 0;
-  virtual void abort_stream() = 0;                    // closes the connection without the last chunk
+  virtual void abort_stream() = 0;  // closes the connection without the last chunk
 
   virtual size_t pending_bytes() const = 0;           // written but not yet taken by the client's socket
   virtual bool closed() const = 0;                    // the client has gone
@@ -60,7 +60,7 @@ using Handler = std::function<void(std::shared_ptr<Exchange>)>;
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 8000;          // 0: any free port
+  int port = 8000;  // 0: any free port
   int io_threads = 1;
   size_t max_body_bytes = size_t{64} << 20;
   size_t max_header_bytes = size_t{64} << 10;
@@ -72,15 +72,15 @@ struct ServerOptions {
 
 class Server {
  public:
-  // dispatch answers every well-formed request (routing is the caller's). error answers what never became a request: status and
-  // a short message → body (413, 431, 400 malformed, 408).
+  // dispatch answers every well-formed request (routing is the caller's). error answers what never became a request:
+  // status and a short message → body (413, 431, 400 malformed, 408).
   Server(ServerOptions options, Handler dispatch, std::function<Response(int status, std::string message)> error);
   ~Server();
 
-  void start();        // binds and listens; throws OptionError when the address can't be bound
-  int port() const;    // the bound port
+  void start();      // binds and listens; throws OptionError when the address can't be bound
+  int port() const;  // the bound port
   void stop_accepting();
-  void stop();         // closes everything, joins the threads
+  void stop();  // closes everything, joins the threads
   int connections() const;
 
  private:
