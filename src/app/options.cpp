@@ -141,7 +141,7 @@ void resolve(ServeOptions& o, const RawFlags& raw) {
   }
   require_json_object("--default-chat-template-kwargs", o.api.default_chat_template_kwargs);
   require_json_object("--override-generation-config", o.api.override_generation_config);
-  for (const auto& problems : {o.http.validate(), o.api.validate(), o.engine.schedule.validate()}) {
+  for (const auto& problems : {o.http.validate(), o.api.validate()}) {
     if (!problems.empty()) throw OptionError(problems.front());
   }
 }

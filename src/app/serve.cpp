@@ -1,5 +1,6 @@
 #include "app/serve.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <mlx/version.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 
 #include "app/canary.h"
@@ -114,6 +116,7 @@ void start_engine(const ServeOptions& options, Running& r) {
                                  .max_model_len = options.engine.schedule.max_model_len,
                                  .max_num_seqs = options.engine.schedule.max_num_seqs});
   engine_options.schedule.max_model_len = r.memory.max_model_len;
+  for (const auto& problem : engine_options.schedule.validate()) throw OptionError(problem);
   auto caches = std::make_unique<cache::CacheManager>(cache::ManagerOptions{r.memory.blocks, r.memory.slots});
   auto make_runner = [&r, &options, specs] {
     auto store = cache::make_store(specs, r.memory.blocks, r.memory.slots, options.numerics);
@@ -246,15 +249,19 @@ log::Level level_of(const std::string& name) {
   return name == "error" ? log::Level::error : log::Level::info;
 }
 
-// SIGTERM and SIGINT, taken by a thread of its own. While the model loads, or the second time, they end the process at
-// once; else wait() returns.
+// SIGTERM and SIGINT. While the model loads, or the second time, they end the process at once; else wait() returns.
+// A handler and a pipe, not a blocked mask: libraries start threads before main() that would not inherit the mask.
 class StopSignal {
  public:
   StopSignal() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);  // threads made later inherit it: only the sigwait below takes them
+    if (pipe2(pipe_, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+    struct sigaction action{};
+    action.sa_handler = [](int received) {
+      const auto byte = static_cast<char>(received);
+      [[maybe_unused]] const auto written = write(pipe_[1], &byte, 1);
+    };
+    sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGINT, &action, nullptr);
     std::thread([this] { take(); }).detach();
   }
   // From here on the first signal asks for a clean stop.
@@ -268,8 +275,8 @@ class StopSignal {
  private:
   void take() {
     for (;;) {
-      int received = 0;
-      if (sigwait(&set_, &received) != 0) continue;
+      char received = 0;
+      if (read(pipe_[0], &received, 1) != 1) continue;
       std::lock_guard lock(mutex_);
       if (!serving_ || received_ != 0) _exit(128 + received);
       received_ = received;
@@ -277,7 +284,7 @@ class StopSignal {
     }
   }
 
-  sigset_t set_;
+  static inline int pipe_[2] = {-1, -1};
   std::mutex mutex_;
   std::condition_variable asked_;
   bool serving_ = false;  // guarded by mutex_
