@@ -84,9 +84,9 @@ class ChatFormat final : public Format {
       extra.pop_back();
       out += ',' + extra;
     }
-    if (options_.prompt_logprobs) {
+    if (options_.prompt_logprobs >= 0) {
       out += R"(,"prompt_logprobs":)";
-      append_prompt_logprobs(out, choices.front().prompt.logprobs, options_.style);
+      append_prompt_logprobs(out, choices.front().prompt.logprobs, options_.prompt_logprobs, options_.style);
     }
     out += '}';
     return out;

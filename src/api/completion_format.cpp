@@ -98,7 +98,9 @@ class CompletionFormat final : public Format {
     lists.add_first(prompt.ids[0], options_.style);
     int64_t offset = count_characters(assembler.push(bytes(0)));
     for (size_t i = 1; i < prompt.ids.size() && i <= prompt.logprobs.size(); ++i) {
-      lists.add({.values = prompt.logprobs[i - 1]}, offset, options_.style);
+      TokenEntry entry{.values = prompt.logprobs[i - 1]};
+      entry.values.top.resize(std::min(entry.values.top.size(), static_cast<size_t>(options_.top_logprobs)));
+      lists.add(entry, offset, options_.style);
       offset += count_characters(assembler.push(bytes(i)));
     }
   }
@@ -125,9 +127,9 @@ class CompletionFormat final : public Format {
     append_logprobs(out, choice.delta.content.entries, choice.prompt);
     append_prompt(out, choice.prompt);
     if (options_.return_token_ids) append_token_ids(out, choice.delta.ids);
-    if (options_.prompt_logprobs) {
+    if (options_.prompt_logprobs >= 0) {
       out += R"(,"prompt_logprobs":)";
-      append_prompt_logprobs(out, choice.prompt.logprobs, options_.style);
+      append_prompt_logprobs(out, choice.prompt.logprobs, options_.prompt_logprobs, options_.style);
     }
     out += ',';
     pieces::append_ending(out, *choice.ending);

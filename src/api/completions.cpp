@@ -87,6 +87,7 @@ MaybeError start(const std::shared_ptr<Core>& core, const std::shared_ptr<Call>&
   }
   FormatOptions format = make_format_options(*core, request, model.value());
   format.logprobs = request.logprobs.has_value();
+  format.top_logprobs = static_cast<int>(request.logprobs.value_or(0));
   format.echo = request.echo;
   launch({core, call, request, std::move(ignored), std::move(prompts), std::move(format), "cmpl-",
           make_completion_format});

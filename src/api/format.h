@@ -31,7 +31,9 @@ struct FormatOptions {
   std::string id, model, fingerprint, service_tier;  // service_tier empty: not asked for
   int64_t created = 0;
   bool include_usage = false, continuous_usage = false;
-  bool logprobs = false, prompt_logprobs = false;
+  bool logprobs = false;
+  int top_logprobs = 0;      // Completions: of the echoed prompt
+  int prompt_logprobs = -1;  // top entries per prompt token; -1: not asked for
   bool return_token_ids = false, return_prompt_text = false;
   bool include_reasoning = true, echo = false;
   std::string reasoning_field = "reasoning_content";

@@ -61,7 +61,7 @@ FormatOptions make_format_options(const Core& core, const GenerationFields& fiel
   options.created = std::time(nullptr);
   options.include_usage = fields.include_usage;
   options.continuous_usage = fields.continuous_usage_stats;
-  options.prompt_logprobs = fields.prompt_logprobs.has_value();
+  options.prompt_logprobs = static_cast<int>(fields.prompt_logprobs.value_or(-1));
   options.return_token_ids = fields.return_token_ids;
   options.return_prompt_text = fields.return_prompt_text;
   options.reasoning_field = core.service->options.reasoning_field;
@@ -69,10 +69,24 @@ FormatOptions make_format_options(const Core& core, const GenerationFields& fiel
   return options;
 }
 
-void launch(Launch launch) {
+namespace {
+
+// Counts them; as the value of a header, which holds printable ASCII.
+std::string ignored_names(Core& core, const std::vector<std::string>& ignored) {
+  constexpr size_t kMaxBytes = 1000;
+  std::string names;
+  for (const auto& name : ignored) {
+    core.backend->metrics().count_ignored_field();
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  std::replace_if(names.begin(), names.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  if (names.size() > kMaxBytes) names.resize(kMaxBytes);
+  return names;
+}
+
+SessionPlan make_plan(Launch& launch) {
   Core& core = *launch.core;
   Call& call = *launch.call;
-  call.set_id(core.in_flight.claim(launch.fields.request_id.empty() ? call.id() : launch.fields.request_id));
   SessionPlan plan;
   for (size_t i = 0; i < launch.prompts.size(); ++i) {
     launch.prompts[i].submission.request_id = call.id();
@@ -84,25 +98,31 @@ void launch(Launch launch) {
   plan.prompts = std::move(launch.prompts);
   plan.stream = launch.fields.stream;
   plan.include_usage = launch.fields.include_usage;
+  plan.continuous_usage = launch.fields.continuous_usage_stats;
   plan.stream_interval = launch.fields.stream_interval;
   plan.keepalive = std::chrono::seconds(core.service->options.sse_keepalive_s);
   if (launch.fields.timeout) {
     plan.deadline = call.arrival() + std::chrono::duration_cast<Call::Clock::duration>(
                                          std::chrono::duration<double>(*launch.fields.timeout));
   }
-  if (!launch.ignored.empty()) {
-    std::string names;
-    for (const auto& name : launch.ignored) {
-      core.backend->metrics().count_ignored_field();
-      names += (names.empty() ? "" : ", ") + name;
-    }
-    // A header holds printable ASCII.
-    std::replace_if(names.begin(), names.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
-    if (names.size() > 1000) names.resize(1000);
-    plan.headers.emplace_back("X-Tutti-Ignored", std::move(names));
+  if (!launch.ignored.empty()) plan.headers.emplace_back("X-Tutti-Ignored", ignored_names(core, launch.ignored));
+  return plan;
+}
+
+}  // namespace
+
+void launch(Launch launch) {
+  Core& core = *launch.core;
+  Call& call = *launch.call;
+  call.set_id(core.in_flight.claim(launch.fields.request_id.empty() ? call.id() : launch.fields.request_id));
+  try {
+    SessionPlan plan = make_plan(launch);
+    std::make_shared<Session>(launch.call, *core.backend, core.in_flight, core.service->tokenizer, std::move(plan))
+        ->launch();
+  } catch (...) {
+    core.in_flight.release(call.id());
+    throw;
   }
-  std::make_shared<Session>(launch.call, *core.backend, core.in_flight, core.service->tokenizer, std::move(plan))
-      ->launch();
 }
 
 }  // namespace tutti::api

@@ -7,20 +7,6 @@
 namespace tutti::api {
 namespace {
 
-class EngineBackend final : public Backend {
- public:
-  explicit EngineBackend(engine::Engine& engine) : engine_(engine) {}
-  engine::Ticket submit(engine::Submission submission) override { return engine_.submit(std::move(submission)); }
-  void abort(const engine::Ticket& ticket) override { engine_.abort(ticket); }
-  void abort_choice(const engine::Ticket& ticket, int choice) override { engine_.abort_choice(ticket, choice); }
-  engine::Health health() const override { return engine_.health(); }
-  int retry_after_s() const override { return engine_.retry_after_s(); }
-  engine::Metrics& metrics() override { return engine_.metrics(); }
-
- private:
-  engine::Engine& engine_;
-};
-
 struct Route {
   const Endpoint* endpoint = nullptr;
   std::string allowed;  // methods of the path, for 405 and OPTIONS
@@ -115,11 +101,6 @@ http::Handler make_handler_on(std::shared_ptr<const Service> service, std::uniqu
   };
   auto owner = std::make_shared<Owner>(std::make_shared<Core>(std::move(service), std::move(backend)));
   return [owner](std::shared_ptr<http::Exchange> exchange) { dispatch(owner->core, std::move(exchange)); };
-}
-
-http::Handler make_handler(std::shared_ptr<const Service> service) {
-  engine::Engine& engine = *service->engine;
-  return make_handler_on(std::move(service), std::make_unique<EngineBackend>(engine));
 }
 
 }  // namespace tutti::api

@@ -99,7 +99,8 @@ void CompletionLogprobs::append_to(std::string& out) const {
          top_logprobs + R"(],"text_offset":[)" + text_offset + "]}";
 }
 
-void append_prompt_logprobs(std::string& out, const std::vector<sample::Logprobs>& values, const LogprobStyle& style) {
+void append_prompt_logprobs(std::string& out, const std::vector<sample::Logprobs>& values, int top,
+                            const LogprobStyle& style) {
   out += "[null";
   for (const auto& position : values) {
     out += ",{";
@@ -116,8 +117,8 @@ void append_prompt_logprobs(std::string& out, const std::vector<sample::Logprobs
       out += '}';
     };
     one(position.chosen);
-    for (const auto& top : position.top) {
-      if (top.token != position.chosen.token) one(top);
+    for (size_t i = 0; i < position.top.size() && i < static_cast<size_t>(top); ++i) {
+      if (position.top[i].token != position.chosen.token) one(position.top[i]);
     }
     out += '}';
   }

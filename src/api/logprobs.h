@@ -26,6 +26,8 @@ struct CompletionLogprobs {
 };
 
 // [null, {"<id>":{"logprob":…,"rank":…,"decoded_token":…}, …}, …]; values cover the prompt from its second token on.
-void append_prompt_logprobs(std::string& out, const std::vector<sample::Logprobs>& values, const LogprobStyle& style);
+// top: entries per position, the token's own aside.
+void append_prompt_logprobs(std::string& out, const std::vector<sample::Logprobs>& values, int top,
+                            const LogprobStyle& style);
 
 }  // namespace tutti::api

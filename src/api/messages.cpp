@@ -153,6 +153,10 @@ Field<MessageFields> optional_text(std::string_view name, Member member) {
           }};
 }
 
+MaybeError read_call_id(const Json& value, const ReadContext& context, MessageFields& target) {
+  return read_string(value, context, target.message.tool_call_id);
+}
+
 FieldTable<MessageFields> message_table(Role role) {
   using M = MessageFields;
   FieldTable<M> table({
@@ -179,9 +183,7 @@ FieldTable<MessageFields> message_table(Role role) {
     });
   }
   if (role == Role::tool) {
-    table.add<M>({{"tool_call_id", Use::honoured, [](const Json& value, const ReadContext& context, M& target) {
-                     return read_string(value, context, target.message.tool_call_id);
-                   }}});
+    table.add<M>({{"tool_call_id", Use::honoured, read_call_id}});
   }
   return table;
 }
@@ -226,6 +228,8 @@ MaybeError read_message(const Json& value, const ReadContext& context, Message& 
   return std::nullopt;
 }
 
+using MessageIterator = std::vector<Message>::iterator;
+
 void append_paragraph(std::string& text, std::string_view paragraph) {
   if (paragraph.empty()) return;
   if (!text.empty()) text += "\n\n";
@@ -233,16 +237,15 @@ void append_paragraph(std::string& text, std::string_view paragraph) {
 }
 
 // Tool results [begin, end) in the order of `calls`, if each names a call of its own.
-void order_results(std::vector<Message>::iterator begin, std::vector<Message>::iterator end,
-                   const std::vector<ToolCall>& calls) {
+void order_results(MessageIterator begin, MessageIterator end, const std::vector<ToolCall>& calls) {
   const auto position = [&](const Message& result) {
-    return std::find_if(calls.begin(), calls.end(),
-                        [&](const ToolCall& call) { return call.id == result.tool_call_id; }) -
-           calls.begin();
+    size_t at = 0;
+    while (at < calls.size() && calls[at].id != result.tool_call_id) ++at;
+    return at;
   };
   std::vector<bool> taken(calls.size());
   for (auto it = begin; it != end; ++it) {
-    const auto at = static_cast<size_t>(position(*it));
+    const size_t at = position(*it);
     if (it->tool_call_id.empty() || at == calls.size() || taken[at]) return;
     taken[at] = true;
   }

@@ -18,8 +18,8 @@ struct ApiOptions {
   std::vector<std::string> served_model_names;  // the first is primary
   std::vector<std::string> api_keys;            // empty: open
   bool protect_metrics = false;
-  std::string default_chat_template_kwargs = "{}";   // JSON object
-  std::string generation_config;                     // JSON of generation_config.json, or empty
+  std::string default_chat_template_kwargs = "{}";  // JSON object
+  std::string generation_config;                    // JSON of generation_config.json, or empty
   std::string override_generation_config = "{}";
   int max_n = 16;
   int max_logprobs = 20;
@@ -35,11 +35,11 @@ struct Service {
   engine::Engine* engine = nullptr;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;
-  TaskPool* tasks = nullptr;          // tokenizing and rendering, off the io threads
-  std::vector<TokenId> end_ids;       // stop set of the model
-  int max_model_len = 0;              // effective
-  int vocab = 0;                      // ids < vocab exist
-  std::string version_json;           // the body of /version
+  TaskPool* tasks = nullptr;     // tokenizing and rendering, off the io threads
+  std::vector<TokenId> end_ids;  // stop set of the model
+  int max_model_len = 0;         // effective
+  int vocab = 0;                 // ids < vocab exist
+  std::string version_json;      // the body of /version
   std::string system_fingerprint;
   int64_t started_unix = 0;
 };

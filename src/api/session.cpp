@@ -31,7 +31,7 @@ Session::Session(std::shared_ptr<Call> call, Backend& backend, InFlight& in_flig
 
 void Session::launch() {
   const std::weak_ptr<Session> weak = weak_from_this();
-  events_ = std::make_shared<engine::Stream>(kEventsPerChoice * choices_.size(), [weak] {
+  events_ = std::make_shared<engine::Stream>(kEventsPerChoice, [weak] {
     const auto self = weak.lock();
     if (self) self->call_->exchange().post([self] { self->pump(); });
   });
@@ -118,14 +118,14 @@ void Session::note_prompt(size_t prompt, int choice, engine::Event& event) {
 void Session::open_choice(int index) {
   Choice& choice = choices_[static_cast<size_t>(index)];
   if (std::exchange(choice.opened, true) || !plan_.stream) return;
-  plan_.format->opening(view(index), usage(), out_);
+  plan_.format->opening(view(index), running_usage(), out_);
   write(std::exchange(out_, {}));
 }
 
 void Session::flush(int index) {
   Choice& choice = choices_[static_cast<size_t>(index)];
   if (!plan_.stream) return;
-  plan_.format->delta(view(index), usage(), out_);
+  plan_.format->delta(view(index), running_usage(), out_);
   if (out_.empty()) {  // nothing to show yet; the ids go out with the next text
     choice.delta.reasoning.clear();
     choice.delta.content.clear();
@@ -145,7 +145,7 @@ void Session::end_choice(int index) {
   }
   if (plan_.stream) {
     flush(index);
-    plan_.format->ending(view(index), usage(), out_);
+    plan_.format->ending(view(index), running_usage(), out_);
     write(std::exchange(out_, {}));
   }
   if (--left_ == 0) complete();

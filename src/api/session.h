@@ -30,7 +30,7 @@ struct SessionPlan {
   int choices = 1;  // per prompt
   std::unique_ptr<Format> format;
   bool stream = false;
-  bool include_usage = false;
+  bool include_usage = false, continuous_usage = false;
   int64_t stream_interval = 1;  // tokens per chunk
   std::chrono::seconds keepalive{10};
   std::optional<Call::Clock::time_point> deadline;
@@ -76,6 +76,7 @@ class Session final : public Ticking, public std::enable_shared_from_this<Sessio
 
   ChoiceView view(int index) const;
   Usage usage() const;
+  Usage running_usage() const { return plan_.continuous_usage ? usage() : Usage{}; }
 
   const std::shared_ptr<Call> call_;
   Backend& backend_;

@@ -30,8 +30,8 @@ class TemplateNames {
   std::vector<std::string> names_;
 };
 
-// request → server defaults → the template's own default. defaults: a JSON object; names that the template doesn't read are
-// left out.
+// request → server defaults → the template's own default. defaults: a JSON object; names that the template doesn't read
+// are left out.
 Result<TemplateVariables, ApiError> template_variables(const ThinkingWish& wish, const Json& defaults,
                                                        const TemplateNames& names);
 
