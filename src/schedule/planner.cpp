@@ -79,8 +79,9 @@ class Planner {
     int room = cap();
     if (static_cast<int>(rows.size()) >= cap()) {
       if (prompts && state_.step % 2 == 1) room -= std::clamp(state_.options.min_prompt_tokens, 1, (cap() + 1) / 2);
-      std::stable_sort(rows.begin(), rows.end(),
-                       [](const Sequence* a, const Sequence* b) { return a->last_served < b->last_served; });
+      std::sort(rows.begin(), rows.end(), [](const Sequence* a, const Sequence* b) {
+        return a->last_served != b->last_served ? a->last_served < b->last_served : a->arrival < b->arrival;
+      });
     }
     for (Sequence* row : rows) {
       if (static_cast<int>(plan_.rows.size()) >= room) break;

@@ -15,7 +15,9 @@ int share_level(std::span<PromptShare> prompts, int budget) {
   budget -= oldest.given;
   std::vector<int> order(prompts.size() - 1);
   std::iota(order.begin(), order.end(), 1);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return prompts[a].want < prompts[b].want; });
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    return prompts[a].want != prompts[b].want ? prompts[a].want < prompts[b].want : a < b;
+  });
   for (const int i : order) {
     prompts[i].given = std::min(prompts[i].want, budget);
     budget -= prompts[i].given;
