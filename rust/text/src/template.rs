@@ -12,7 +12,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 const NAME: &str = "chat_template";
-const FUEL: u64 = 50_000_000; // instructions and 64-byte steps; a prompt of a megabyte takes well under one million
+// Steps of one render: instructions and 64 bytes of text copied. A template takes some 200 instructions for a message.
+const FUEL: u64 = 1_000_000;
+const FUEL_PER_BYTE: u64 = 16; // of the request
 const RECURSION: usize = 200;
 
 pub struct Template {
@@ -55,6 +57,7 @@ impl Template {
 
     /// `open`: the prompt ends after the content of the last message.
     pub fn render(&self, tokenizer: &Tokenizer, context: &str, open: bool) -> Result<Rendered, String> {
+        let fuel = FUEL + FUEL_PER_BYTE * context.len() as u64;
         let mut context: Map<String, Json> =
             serde_json::from_str(context).map_err(|e| format!("template variables: {e}"))?;
         if self.splits_thinking {
@@ -62,7 +65,7 @@ impl Template {
         }
         context.values_mut().for_each(|v| self.mark(v));
         let space = if open { Some(self.append_sentinel(&mut context)?) } else { None };
-        let mut text = self.run(&context)?;
+        let mut text = self.run(&context, fuel)?;
         if let Some(space) = space {
             self.cut_at_sentinel(&mut text, &space)?;
         }
@@ -88,12 +91,14 @@ impl Template {
         }
     }
 
-    fn run(&self, context: &Map<String, Json>) -> Result<String, String> {
+    fn run(&self, context: &Map<String, Json>, fuel: u64) -> Result<String, String> {
         let named = self.named.iter().filter(|n| !context.contains_key(&n.0)).cloned();
         let own = context.iter().map(|(k, v)| (k.clone(), value(v)));
         let values = map(named.chain(own).map(|(k, v)| (Value::from(k), v)));
         RAISED.with(|r| r.borrow_mut().take());
-        let template = self.env.get_template(NAME).map_err(|e| describe(&e, &self.marks))?;
+        let mut env = self.env.clone(); // shares everything but the fuel
+        env.set_fuel(Some(fuel));
+        let template = env.get_template(NAME).map_err(|e| describe(&e, &self.marks))?;
         template.render(values).map_err(|e| match RAISED.with(|r| r.borrow_mut().take()) {
             Some(message) => self.marks.unmark(&message).into_owned(),
             None => describe(&e, &self.marks),
@@ -158,7 +163,7 @@ impl Template {
     /// The rendered messages of a probe; its text holds no literals of a request, so it goes in unmarked.
     fn probe(&self, messages: Json) -> Option<String> {
         let context = json!({"messages": messages, "add_generation_prompt": true});
-        self.run(context.as_object()?).ok()
+        self.run(context.as_object()?, FUEL).ok()
     }
 
     fn probe_late_system(&self) -> bool {
@@ -235,7 +240,6 @@ fn environment(marks: &Arc<Marks>) -> Environment<'static> {
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     env.set_undefined_behavior(UndefinedBehavior::Lenient);
     env.set_recursion_limit(RECURSION);
-    env.set_fuel(Some(FUEL));
     python::install(&mut env, marks);
     env
 }
