@@ -148,8 +148,8 @@ TEST_P(Attention, AQueryIsTheSameInAChunkInAVerifyBlockAndAlone) {
                       Shape{.H = 1, .G = 1, .D = 128}, Shape{.H = 8, .G = 1, .D = 16}}) {
     constexpr int kLength = 1150;
     Sequence s(kernels(), shape, kLength);
-    const int n = GetParam() == Isa::reference ? 7 : 37;  // its loops are slow
-    for (int first : {0, 57, 1010, 1100}) {
+    const int n = GetParam() == Isa::reference ? 2 : 37;  // its loops are slow
+    for (int first : {57, 1010, 1100}) {
       const auto chunk = bits(s.attend(kernels(), first, n, n));
       EXPECT_EQ(chunk, bits(s.attend(kernels(), first, n, 1)));
       EXPECT_EQ(chunk, bits(s.attend(kernels(), first, n, 5)));
