@@ -1,0 +1,157 @@
+"""Starts the server under test and talks to it. Python's standard library only; TUTTI names the binary."""
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+TUTTI = os.environ["TUTTI"]
+HERE = os.path.dirname(os.path.abspath(__file__))
+CANARY_CASES = os.path.join(HERE, "..", "canary", "canary_cases.json")
+CANARY_REFERENCE = os.path.join(HERE, "..", "canary", "reference.json")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@contextlib.contextmanager
+def serving(*flags):
+    """A running server; ended and waited for at the end."""
+    port = free_port()
+    log = tempfile.TemporaryFile()
+    process = subprocess.Popen([TUTTI, "serve", "--host", "127.0.0.1", "--port", str(port), *flags], stdout=log, stderr=log)
+    server = Server(port)
+    try:
+        deadline = time.monotonic() + 120
+        while server.get("/ready")[0] != 200:
+            if process.poll() is not None or time.monotonic() > deadline:
+                log.seek(0)
+                raise RuntimeError("the server did not start: " + log.read().decode()[-1000:])
+            time.sleep(0.05)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        log.close()
+
+
+class Server:
+    def __init__(self, port):
+        self.port = port
+
+    def request(self, method, path, body=None, headers=None):
+        """(status, parsed JSON or text, headers)"""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.port, path), data, {"Content-Type": "application/json", **(headers or {})},
+                                         method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=300) as answer:
+                return answer.status, parsed(answer.read()), answer.headers
+        except urllib.error.HTTPError as error:
+            return error.code, parsed(error.read()), error.headers
+        except urllib.error.URLError:
+            return 0, "", {}
+
+    def get(self, path):
+        return self.request("GET", path)[:2]
+
+    def post(self, path, body, headers=None):
+        return self.request("POST", path, body, headers)[:2]
+
+    def stream(self, path, body):
+        """The parsed events of a stream; the last one is "[DONE]"."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+        connection.request("POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise RuntimeError("%d %s" % (answer.status, answer.read()))
+        events = []
+        for block in answer.read().decode().split("\n\n"):
+            if block.startswith("data: "):
+                events.append("[DONE]" if block == "data: [DONE]" else json.loads(block[6:]))
+        connection.close()
+        return events
+
+    def chat(self, body, stream=False):
+        """One answer as (content, reasoning, finish_reason, stop_reason, token ids, log-probabilities, usage), streamed or not."""
+        body = {"return_token_ids": True, **body}
+        if stream:
+            return joined(self.stream("/v1/chat/completions", {**body, "stream_options": {"include_usage": True}}))
+        status, answer = self.post("/v1/chat/completions", body)
+        if status != 200:
+            raise RuntimeError("%d %s" % (status, answer))
+        choice = answer["choices"][0]
+        message = choice["message"]
+        return (message["content"], message.get("reasoning_content", ""), choice["finish_reason"], choice["stop_reason"], choice["token_ids"],
+                logprobs_of(choice), answer["usage"])
+
+
+def parsed(data):
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data.decode("utf-8", "replace")
+
+
+def logprobs_of(choice):
+    both = choice.get("logprobs") or {}
+    return [[(e["token"], e["logprob"], [(t["token"], t["logprob"]) for t in e["top_logprobs"]]) for e in both.get(part) or []]
+            for part in ("reasoning", "content")]
+
+
+def joined(events):
+    """What Server.chat() gives, from the events of a stream of one choice."""
+    content, reasoning, finish, stop, ids, logprobs, usage = "", "", None, None, [], [[], []], None
+    if events[-1] != "[DONE]":
+        raise RuntimeError("the stream has no end: %s" % events[-1:])
+    for event in events[:-1]:
+        if "error" in event:
+            raise RuntimeError(str(event))
+        usage = event["usage"] or usage
+        for choice in event["choices"]:
+            content += choice["delta"].get("content") or ""
+            reasoning += choice["delta"].get("reasoning_content") or ""
+            ids += choice.get("token_ids") or []
+            for part, more in zip(logprobs, logprobs_of(choice)):
+                part += more
+            if choice["finish_reason"]:
+                finish, stop = choice["finish_reason"], choice["stop_reason"]
+    return content, reasoning, finish, stop, ids, logprobs, usage
+
+
+def together(jobs):
+    """Runs the callables at once; their results in order. The first exception is raised."""
+    results = [None] * len(jobs)
+
+    def run(i):
+        try:
+            results[i] = jobs[i]()
+        except Exception as error:  # handed on below
+            results[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(jobs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+def user(text, **more):
+    return {"messages": [{"role": "user", "content": text}], "temperature": 0, **more}
