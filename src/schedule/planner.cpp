@@ -56,11 +56,11 @@ class Planner {
     return false;
   }
 
-  // Takes the caches of one row for `row`: a paused one, else the youngest if it is younger.
+  // Takes the caches of one row for `row`: a paused one, else the youngest if that is not `row` itself.
   bool preempt_for(const Sequence& row) {
     if (preempt_paused()) return true;
     Sequence& youngest = *state_.running.back();
-    if (&youngest == &row || !senior(row, youngest)) return false;
+    if (&youngest == &row) return false;
     preempt(youngest);
     return true;
   }

@@ -175,6 +175,22 @@ TEST(Scheduler, priorities_at_the_ends_of_their_range_do_not_overflow) {
   EXPECT_EQ(desk.step(), "1@0+10!");
 }
 
+TEST(Scheduler, the_most_senior_row_goes_on_when_the_budget_went_to_one_without_blocks) {
+  Desk desk({.blocks = 3, .cap = 8, .rows = 3, .max_model_len = 192, .min_prompt = 1});
+  desk.add({.id = 2, .prompt = 190, .priority = 6});
+  desk.add({.id = 3, .prompt = 190, .priority = 5});
+  desk.scheduler.advance_clock(150'000);  // five steps of priority
+  desk.add({.id = 1, .prompt = 1, .priority = 0});
+  EXPECT_EQ(desk.step(8), "3@0+7 1@0+1!");
+  desk.scheduler.set_paused(Desk::seq(3), true);
+  EXPECT_EQ(desk.step(8), "1@1+1! 2@0+7");  // admitted behind 3
+  desk.scheduler.abort(Desk::seq(1));
+  desk.scheduler.set_paused(Desk::seq(3), false);
+  // Now both have the same priority and 2 is older, so it gets the only token of each step: until its blocks run out.
+  for (int position = 7; position < 128; ++position) EXPECT_EQ(desk.step(1), "2@" + std::to_string(position) + "+1");
+  EXPECT_EQ(desk.step(1), "3@7+8");
+}
+
 TEST(Scheduler, paused_rows_stay_out_of_plans_and_keep_their_caches) {
   Desk desk;
   desk.add({.id = 1, .prompt = 10});
