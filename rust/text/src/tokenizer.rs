@@ -2,6 +2,8 @@
 use crate::added::{AddedToken, AddedTokens, Piece};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+use tokenizers::models::bpe::BPE;
+use tokenizers::{NormalizerWrapper, PreTokenizerWrapper};
 
 pub struct Tokenizer {
     model: tokenizers::Tokenizer, // knows no added tokens: what it encodes is ordinary text
@@ -237,11 +239,19 @@ fn byte_alphabet() -> HashMap<char, u8> {
     (0..=255).map(|b| (char_of(b), b)).collect()
 }
 
+/// Model, normalizer and pre-tokenizer of tokenizer.json; no added tokens, nothing that cuts or pads.
 fn ordinary_model(json: &mut Map<String, Value>) -> Result<tokenizers::Tokenizer, String> {
-    json.insert("added_tokens".into(), Value::Array(Vec::new()));
-    for unused in ["post_processor", "truncation", "padding"] {
-        json.insert(unused.into(), Value::Null);
-    }
-    let text = serde_json::to_string(json).map_err(|e| e.to_string())?;
-    text.parse().map_err(|e: tokenizers::Error| format!("tokenizer.json: {e}"))
+    let bad = |part: &str, e: serde_json::Error| format!("tokenizer.json: {part}: {e}");
+    let mut model = json.remove("model").unwrap_or_default();
+    model.as_object_mut().and_then(|m| m.remove("type"));
+    let model: BPE = serde_json::from_value(model).map_err(|e| bad("model", e))?;
+    let mut tokenizer = tokenizers::Tokenizer::new(model);
+    let mut part = |name: &str| json.remove(name).unwrap_or_default().to_string();
+    let normalizer: Option<NormalizerWrapper> =
+        serde_json::from_str(&part("normalizer")).map_err(|e| bad("normalizer", e))?;
+    let pre_tokenizer: Option<PreTokenizerWrapper> =
+        serde_json::from_str(&part("pre_tokenizer")).map_err(|e| bad("pre_tokenizer", e))?;
+    tokenizer.with_normalizer(normalizer).map_err(|e| format!("tokenizer.json: normalizer: {e}"))?;
+    tokenizer.with_pre_tokenizer(pre_tokenizer);
+    Ok(tokenizer)
 }

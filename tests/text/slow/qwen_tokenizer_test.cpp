@@ -63,11 +63,11 @@ TEST_F(QwenTokenizer, NoAddedTokenComesOutOfOrdinaryText) {
 // Where a pattern that backtracks would blow up or give up.
 TEST_F(QwenTokenizer, LongRunsAreEncodedWhole) {
   for (std::string run : {" ", "\n", " \n", "a", "7", "!", "\xcc\x81", "\xc2\xa0", "<"}) {
+    size_t size = run[0] == ' ' ? 1'200'000 : 200'000;
     std::string text;
-    while (text.size() < 3'000'000) text += run;
+    while (text.size() < size) text += run;
     text += "x";
-    std::string back = decode(*tokenizer(), tokenizer()->encode(text, true));
-    EXPECT_TRUE(back == text) << run;
+    EXPECT_TRUE(decode(*tokenizer(), tokenizer()->encode(text, true)) == text) << run;
   }
 }
 
