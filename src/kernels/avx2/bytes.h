@@ -52,6 +52,14 @@ TUTTI_INLINE __m256i broadcast_quad(const int8_t* p) {
   return _mm256_set1_epi32(quad);
 }
 
+// a + b of 16 bits, kept in the order of the source: the compiler would turn a chain of sums into a tree, whose leaves
+// don't fit the registers.
+TUTTI_INLINE __m256i chain_add16(__m256i a, __m256i b) {
+  __m256i sum = _mm256_add_epi16(a, b);
+  asm("" : "+x"(sum));
+  return sum;
+}
+
 template <int kk>
 TUTTI_INLINE Vec quad_floats(const uint8_t* p) {
   const __m256i byte = _mm256_and_si256(_mm256_srli_epi32(load_bytes(p), 8 * kk), _mm256_set1_epi32(255));

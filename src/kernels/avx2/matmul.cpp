@@ -54,7 +54,7 @@ struct Dot {
         const __m256i code = load_bytes(codes + (q + j) * 64);
         TUTTI_UNROLL for (int i = 0; i < MR; ++i) {
           const __m256i product = _mm256_maddubs_epi16(code, broadcast_quad(x[i] + 4 * (q + j)));
-          part[i] = j == 0 ? product : _mm256_add_epi16(part[i], product);
+          part[i] = j == 0 ? product : chain_add16(part[i], product);
         }
       }
       TUTTI_UNROLL for (int i = 0; i < MR; ++i) {
@@ -82,8 +82,8 @@ struct Dot<8> {
           const __m256i quad = broadcast_quad(x[i] + 4 * (q + j));
           const __m256i product_low = _mm256_maddubs_epi16(code_low, quad);
           const __m256i product_high = _mm256_maddubs_epi16(code_high, quad);
-          low[i] = j == 0 ? product_low : _mm256_add_epi16(low[i], product_low);
-          high[i] = j == 0 ? product_high : _mm256_add_epi16(high[i], product_high);
+          low[i] = j == 0 ? product_low : chain_add16(low[i], product_low);
+          high[i] = j == 0 ? product_high : chain_add16(high[i], product_high);
         }
       }
       TUTTI_UNROLL for (int i = 0; i < MR; ++i) {

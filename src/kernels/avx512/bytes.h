@@ -48,6 +48,14 @@ TUTTI_INLINE __m512i broadcast_quad(const int8_t* p) {
   return _mm512_set1_epi32(quad);
 }
 
+// a + b of 16 bits, kept in the order of the source: the compiler would turn a chain of sums into a tree, whose leaves
+// don't fit the registers.
+TUTTI_INLINE __m512i chain_add16(__m512i a, __m512i b) {
+  __m512i sum = _mm512_add_epi16(a, b);
+  asm("" : "+v"(sum));
+  return sum;
+}
+
 template <int kk>
 TUTTI_INLINE Vec quad_floats(const uint8_t* p) {
   const __m512i quads = _mm512_loadu_si512(p);

@@ -43,6 +43,17 @@ TUTTI_INLINE Vec load_scale(const void* plane, bool float32, int64_t index) {
                  : Vec::load_bf16(static_cast<const bf16*>(plane) + index);
 }
 
+// Bytes between what is read and what is fetched ahead. Planes and scales of a panel and the panels themselves follow
+// each other in memory, so the next panel is on its way before this one ends.
+constexpr int kCodesAhead = 1536;
+constexpr int kScalesAhead = 256;
+
+TUTTI_INLINE void prefetch_scales(const Matrix& w, int64_t index) {
+  const int64_t byte = index * (w.scale_float32 ? 4 : 2) + kScalesAhead;
+  __builtin_prefetch(static_cast<const uint8_t*>(w.scales) + byte);
+  __builtin_prefetch(static_cast<const uint8_t*>(w.biases) + byte);
+}
+
 // ---- codes ----
 
 // Code vectors (16 rows x 4 k, one byte each) of one group of eight, from the planes.
@@ -74,11 +85,9 @@ TUTTI_INLINE void decode_eight(const uint8_t* base, const uint8_t* extra, uint8_
 // One panel's codes [quad][64] for `quads` quads (a multiple of 8) whose first is a multiple of 8.
 template <int kBase, int kExtra>
 TUTTI_INLINE void decode_codes(const uint8_t* base, const uint8_t* extra, int quads, uint8_t* out) {
-  constexpr int kAhead =
-      1536;  // bytes of the base plane; the planes of a panel and the panels themselves are contiguous
   for (int q = 0; q < quads; q += 8) {
-    for (int line = 0; line < kBase; ++line) __builtin_prefetch(base + kAhead + line * 64);
-    for (int line = 0; line < kExtra; ++line) __builtin_prefetch(extra + kAhead * kExtra / kBase + line * 64);
+    for (int line = 0; line < kBase; ++line) __builtin_prefetch(base + kCodesAhead + line * 64);
+    for (int line = 0; line < kExtra; ++line) __builtin_prefetch(extra + kCodesAhead * kExtra / kBase + line * 64);
     for (int part = 0; part < 64; part += Bytes::kSize) {
       decode_eight<kBase, kExtra>(base + part, extra + part, out + part, std::make_integer_sequence<int, 8>());
     }
