@@ -17,7 +17,7 @@ namespace tutti::http {
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
 struct Request {
-  std::string method;  // "GET"; HEAD reaches GET handlers, the body of the answer is left out
+  std::string method;  // "GET"; HEAD arrives as GET, and the body of the answer is left out
   std::string path;    // decoded, without the query
   std::string query;
   Headers headers;  // names in lower case
