@@ -182,8 +182,8 @@ class ConfigReader {
       rope.problem("partial_rotary_factor",
                    fmt::format("expected an even number of rotated dimensions, found {}", rotary));
     else if (sum != rotary / 2)
-      rope.problem("mrope_section", fmt::format("expected a sum of {} (half the rotated dimensions), found [{}]",
-                                                rotary / 2, fmt::join(c_.rope.mrope_section, ", ")));
+      rope.problem("mrope_section", fmt::format("expected a sum of {} (half the rotated dimensions), found {}",
+                                                rotary / 2, shown(json(c_.rope.mrope_section))));
   }
 
   void read_yarn(const Fields& rope) {

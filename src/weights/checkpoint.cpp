@@ -197,8 +197,8 @@ class Reader {
         gamma = &tensor;
       } else {
         problems_.add(
-            fmt::format("{}: {}: expected [C, 1, K] or [C, K, 1], found [{}]; the layout tells how norms are stored",
-                        printable(tensor.file), printable(tensor.stored_name), fmt::join(s, ", ")));
+            fmt::format("{}: {}: expected [C, 1, K] or [C, K, 1], found {}; the layout tells how norms are stored",
+                        printable(tensor.file), printable(tensor.stored_name), shape_text(s)));
       }
     }
     if (zero_centred != nullptr && gamma != nullptr) {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +31,12 @@ inline std::string printable_list(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ", ") + printable(name);
   return out;
+}
+
+inline std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string out = "[";
+  for (const int64_t d : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(d);
+  return out + "]";
 }
 
 class Problems {

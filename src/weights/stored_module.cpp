@@ -21,10 +21,6 @@ bool same_but_last(const Shape& a, const Shape& b) {
 
 }  // namespace
 
-std::string shape_text(const Shape& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 MatrixView StoredModule::view(int64_t first, int64_t rows, int64_t cols) const {
   MatrixView m{.dtype = weight->dtype, .rows = rows, .cols = cols};
   if (scales == nullptr) {

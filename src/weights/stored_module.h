@@ -12,8 +12,6 @@
 
 namespace tutti::weights {
 
-std::string shape_text(const std::vector<int64_t>& shape);
-
 struct StoredModule {
   quant::WeightFormat format;
   const Tensor* weight = nullptr;

@@ -127,8 +127,8 @@ class TableBuilder {
       return std::nullopt;
     }
     if (!absent.empty())
-      problems_.add(fmt::format("{}.E.{}.weight: expected {} experts, found none for E = {}", path.parent,
-                                path.projection, count, fmt::join(absent, ", ")));
+      problems_.add(fmt::format("{}.E.{}.weight: expected {} experts, found none for E in {}", path.parent,
+                                path.projection, count, shape_text(absent)));
     return problems_.count() == before ? std::optional(std::move(stored)) : std::nullopt;
   }
 

@@ -253,7 +253,7 @@ TEST(RopeTest, WhatIsRefused) {
   EXPECT_THAT(rope_error({{"mrope_interleaved", false}}), HasSubstr("mrope_interleaved: expected true"));
   EXPECT_EQ(rope_error({{"mrope_interleaved", true}}), "");
   EXPECT_THAT(rope_error({{"mrope_section", {11, 11, 11}}}),
-              HasSubstr("mrope_section: expected a sum of 32 (half the rotated dimensions), found [11, 11, 11]"));
+              HasSubstr("mrope_section: expected a sum of 32 (half the rotated dimensions), found [11,11,11]"));
   EXPECT_THAT(rope_error({{"mrope_section", {32}}}), HasSubstr("three whole numbers"));
   EXPECT_THAT(rope_error({{"mrope_section", {-11, 33, 10}}}), HasSubstr("three whole numbers"));
   EXPECT_THAT(rope_error({{"partial_rotary_factor", 1.5}}), HasSubstr("partial_rotary_factor"));
