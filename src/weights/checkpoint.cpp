@@ -69,7 +69,7 @@ class Reader {
     decide_norm_convention();
     problems_.raise(c_.label);
     if (c_.vision + c_.mtp > 0) {
-      log::info("{}: {} vision and {} mtp tensors are skipped: this build serves text", c_.label, c_.vision, c_.mtp);
+      log::debug("{}: {} vision and {} mtp tensors are skipped: this build serves text", c_.label, c_.vision, c_.mtp);
     }
     return std::make_shared<FileCheckpoint>(std::move(c_));
   }
