@@ -7,7 +7,7 @@
 
 #include "api/backend.h"
 #include "api/in_flight.h"
-#include "api/requests.h"
+#include "api/request_fields.h"
 #include "api/service.h"
 #include "api/thinking.h"
 

@@ -428,6 +428,7 @@ TEST_F(Endpoints, streams_and_whole_answers_are_the_same) {
       "never closed 😀\n",
       "</think>STO<|im_end|>",
       "<think>\n\n</think>\n\n<|im_end|>",
+      "\x01\x02</think>\x7f \u2028\u2029 </script> \ufeff\r\n\t\b<|im_end|>",
   };
   for (const std::string& text : texts) {
     script_ = ids(text);
@@ -442,6 +443,27 @@ TEST_F(Endpoints, streams_and_whole_answers_are_the_same) {
         EXPECT_EQ(joined(stream->body, expected.size()), expected) << text << more << interval;
       }
     }
+  }
+}
+
+TEST_F(Endpoints, any_tokens_make_valid_json_and_the_same_text) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 60; ++round) {
+    script_.clear();
+    const int n = 1 + static_cast<int>(random() % 24);
+    // Single bytes of all kinds, halves of characters, control tokens, ids without text.
+    for (int i = 0; i < n; ++i) {
+      const auto range = random() % 3 ? 300u : static_cast<unsigned>(service_->vocab);
+      script_.push_back(static_cast<TokenId>(random() % range));
+    }
+    finish_ = FinishReason::length;
+    const std::string common = round % 2 ? R"("return_token_ids":true,"logprobs":true,"stop":["e","\\","0 "])"
+                                         : R"("return_token_ids":true,"skip_special_tokens":false,"logprobs":true)";
+    const auto expected = whole(chat(common)->body);
+    EXPECT_EQ(joined(chat(common + R"(,"stream":true)")->body, 1), expected);
+    EXPECT_EQ(joined(chat(common + R"(,"stream":true,"stream_interval":3)")->body, 1), expected);
+    Json::parse(complete(R"("logprobs":2)")->body);
+    EXPECT_EQ(events(complete(R"("logprobs":2,"stream":true)")->body).back(), "[DONE]");
   }
 }
 

@@ -357,9 +357,15 @@ TEST(Engine, sleeps_while_idle) {
     return 1e3 * static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
            1e-3 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   };
-  const double before = processor_ms();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_LT(processor_ms() - before, 60);
+  // The calmest of several windows: libraries' threads may still be settling after the requests; a loop that spins
+  // never is calm.
+  double calmest = 1e9;
+  for (int window = 0; window < 10 && calmest > 10; ++window) {
+    const double before = processor_ms();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    calmest = std::min(calmest, processor_ms() - before);
+  }
+  EXPECT_LT(calmest, 10);
 }
 
 TEST(Engine, keeps_chunks_within_the_time_of_a_step) {

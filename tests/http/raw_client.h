@@ -78,6 +78,11 @@ class RawClient {
       if (!receive(end)) return take(in_.size());
     }
   }
+  // Receives at most n bytes and forgets them.
+  void skip(size_t n) {
+    std::string bytes(n, 0);
+    (void)!::recv(fd_, bytes.data(), n, MSG_DONTWAIT);
+  }
   // True when the server closes (whatever it still sends) within the time.
   bool closed_within(int milliseconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);

@@ -18,11 +18,11 @@ nlohmann::json read_json(const std::string& name) {
   return nlohmann::json::parse(in);
 }
 
-Setup setup_of(bool float32) {
-  Setup setup;
-  if (float32) setup.numerics = float32_mode(ops::Body::cpu);
-  setup.isa = kernels::available().back();
-  return setup;
+Mode mode_of(bool float32) {
+  Mode mode;
+  if (float32) mode.numerics = float32_mode(ops::Body::cpu);
+  mode.isa = kernels::available().back();
+  return mode;
 }
 
 // Entries whose prompt is text only; pictures come with a later model part.
@@ -34,16 +34,17 @@ bool has_pictures(const nlohmann::json& entry, const nlohmann::json& config) {
 }
 
 TEST(Canary, GreedyIdsEqualTheReferenceInTheDefaultMode) {
-  const Setup setup = setup_of(false);
-  const auto model = load_model(kCanary, setup);
+  const Mode mode = mode_of(false);
+  const auto model = load_model(kCanary, mode);
   std::ifstream in(kCanary + "/config.json");
   const auto config = nlohmann::json::parse(in);
   int checked = 0;
-  for (const auto& entry : read_json("reference.json")["references"]) {
+  const auto reference = read_json("reference.json");
+  for (const auto& entry : reference["references"]) {
     if (has_pictures(entry, config)) continue;
     const auto prompt = entry["prompt_ids"].get<std::vector<int32_t>>();
     const auto want = entry["output_ids"].get<std::vector<int32_t>>();
-    Session session(model, setup, 1, static_cast<int>(prompt.size() + want.size()));
+    Session session(model, mode, 1, static_cast<int>(prompt.size() + want.size()));
     auto logits = feed(session, 0, prompt, 48, 1);
     for (size_t i = 0; i < want.size(); ++i) {
       ASSERT_EQ(argmax(logits.back()), want[i]) << entry["id"] << " token " << i;
@@ -55,11 +56,11 @@ TEST(Canary, GreedyIdsEqualTheReferenceInTheDefaultMode) {
 }
 
 TEST(Canary, Float32ModeGivesTheReferenceLogits) {
-  const Setup setup = setup_of(true);
-  const auto model = load_model(kCanary, setup);
+  const Mode mode = mode_of(true);
+  const auto model = load_model(kCanary, mode);
   const auto entry = read_json("reference.json")["references"][0];
   const auto prompt = entry["prompt_ids"].get<std::vector<int32_t>>();
-  Session session(model, setup, 1, static_cast<int>(prompt.size()) + 8);
+  Session session(model, mode, 1, static_cast<int>(prompt.size()) + 8);
   auto logits = feed(session, 0, prompt, 0, 1);
   for (size_t i = 0; i < entry["top8"].size(); ++i) {
     for (const auto& top : entry["top8"][i]) {
@@ -89,13 +90,14 @@ double divergence(const std::vector<float>& p_logits, const std::vector<float>& 
 
 // Over the prompts and answers of the reference, each token's prediction.
 TEST(Canary, TheDefaultModeLosesLittle) {
-  const Setup exact = setup_of(true), usual = setup_of(false);
+  const Mode exact = mode_of(true), usual = mode_of(false);
   const auto exact_model = load_model(kCanary, exact), usual_model = load_model(kCanary, usual);
   std::ifstream in(kCanary + "/config.json");
   const auto config = nlohmann::json::parse(in);
   double sum = 0, worst = 0;
   int tokens = 0;
-  for (const auto& entry : read_json("reference.json")["references"]) {
+  const auto reference = read_json("reference.json");
+  for (const auto& entry : reference["references"]) {
     if (has_pictures(entry, config)) continue;
     auto ids = entry["prompt_ids"].get<std::vector<int32_t>>();
     for (const int32_t id : entry["output_ids"]) ids.push_back(id);

@@ -30,18 +30,18 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST(Fault, AThrowInAnyNodeCostsOnlyTheRowsOfItsStep) {
-  Setup setup;
-  setup.isa = kernels::available().back();
-  const auto model = load_model(kFolder, setup);
+  Mode mode;
+  mode.isa = kernels::available().back();
+  const auto model = load_model(kFolder, mode);
   const std::vector<int32_t> bystander = {5, 9, 2, 31, 7}, victim = {11, 4, 4, 90};
-  Session reference(model, setup, 2, 64);
+  Session reference(model, mode, 2, 64);
   feed(reference, 0, bystander, 0, 1);
   const auto next_of_bystander = reference.step({{0, {17}}}).back();
   const auto last_of_victim = feed(reference, 1, victim, 0, 1).back();
 
   const int nodes = 2 + 2 * static_cast<int>(model->cache_specs().size());
   for (int fault = 0; fault < nodes; ++fault) {
-    Session session(model, setup, 2, 64);
+    Session session(model, mode, 2, 64);
     feed(session, 0, bystander, 0, 1);
     const auto before = pointers(session, *model);
     int node = 0;
@@ -59,10 +59,10 @@ TEST(Fault, AThrowInAnyNodeCostsOnlyTheRowsOfItsStep) {
 }
 
 TEST(Fault, TheGraphStoreIsRebuiltAndEverySequenceRecomputed) {
-  Setup setup;
-  setup.numerics = float32_mode(ops::Body::graph);
-  const auto model = load_model(kFolder, setup);
-  Session session(model, setup, 1, 64);
+  Mode mode;
+  mode.numerics = float32_mode(ops::Body::graph);
+  const auto model = load_model(kFolder, mode);
+  Session session(model, mode, 1, 64);
   const auto want = feed(session, 0, {5, 9, 2}, 0, 1).back();
   EXPECT_TRUE(session.store().recover());
   session.restart(0);
@@ -70,20 +70,20 @@ TEST(Fault, TheGraphStoreIsRebuiltAndEverySequenceRecomputed) {
 }
 
 TEST(Fault, ABatchThatContradictsItselfIsRefusedBeforeAnythingIsWritten) {
-  Setup setup;
-  setup.isa = kernels::available().back();
-  const auto model = load_model(kFolder, setup);
-  Session session(model, setup, 2, 64);
+  Mode mode;
+  mode.isa = kernels::available().back();
+  const auto model = load_model(kFolder, mode);
+  Session session(model, mode, 2, 64);
   EXPECT_THROW(session.step({{0, {5}}, {0, {6}}}), std::invalid_argument);  // one slot twice
   EXPECT_THROW(session.step({{0, {100000}}}), std::invalid_argument);       // no such row of the embedding
   EXPECT_THROW(session.step({{0, {}}}), std::invalid_argument);             // no tokens
 }
 
 TEST(Fault, StepsWithoutLogitsStillWriteTheCaches) {
-  Setup setup;
-  setup.isa = kernels::available().back();
-  const auto model = load_model(kFolder, setup);
-  Session session(model, setup, 2, 64);
+  Mode mode;
+  mode.isa = kernels::available().back();
+  const auto model = load_model(kFolder, mode);
+  Session session(model, mode, 2, 64);
   const auto want = feed(session, 0, {5, 9, 2, 31}, 0, 1).back();
   EXPECT_TRUE(session.step({{1, {5, 9, 2}, 0}}).empty());
   EXPECT_TRUE(same(session.step({{1, {31}}}).back(), want));

@@ -24,9 +24,9 @@ class Golden : public ::testing::TestWithParam<Case> {
   void SetUp() override {
     const std::string folder = std::string(TUTTI_SOURCE_DIR) + "/tests/golden/" + GetParam().folder;
     expected_ = read_safetensors(folder + "/expected.safetensors");
-    setup_.numerics = float32_mode(GetParam().body);
-    setup_.isa = kernels::available().back();
-    model_ = load_model(folder, setup_);
+    mode_.numerics = float32_mode(GetParam().body);
+    mode_.isa = kernels::available().back();
+    model_ = load_model(folder, mode_);
   }
   const Values& expected(int n, const std::string& key) const {
     return expected_.at("p" + std::to_string(n) + "." + key);
@@ -48,26 +48,35 @@ class Golden : public ::testing::TestWithParam<Case> {
   }
 
   std::map<std::string, Values> expected_;
-  Setup setup_;
+  Mode mode_;
   std::shared_ptr<const model::Model> model_;
 };
 
+// The graph bodies take a node per operation and token: a part of the prompts, and one long continuation.
+bool graph(const Case& c) {
+  return c.body == ops::Body::graph;
+}
+
 TEST_P(Golden, PromptLogitsAndGreedyContinuation) {
   for (const int n : kPrompts) {
+    if (graph(GetParam()) && n != 1 && n != 7 && n != 65) continue;
+    const int steps = graph(GetParam()) && n != 65 ? 2 : kDecoded;
     const std::string name = "p" + std::to_string(n);
-    const auto& ids = expected(n, "ids").i;
     const auto& want = expected(n, "logits");
     const auto& greedy = expected(n, "greedy").i;
     const auto& decoded = expected(n, "decode_logits_0_1_23");
-    Session session(model_, setup_, 1, n + kDecoded);
-    Logits logits = feed(session, 0, ids, 0, static_cast<int>(want.shape[0]));
+    Session session(model_, mode_, 1, n + kDecoded);
+    Logits logits = feed(session, 0, expected(n, "ids").i, 0, static_cast<int>(want.shape[0]));
     expect_rows(logits, want, name);
-    // A margin below the tolerance may fall either way: from there on the reference's own tokens are fed.
+    // Where a margin is below the tolerance the choice may fall either way; the reference's own tokens are fed.
     const bool decisive = expected(n, "min_margin").f[0] > 2 * kTolerance;
-    for (int i = 0; i < kDecoded; ++i) {
-      if (decisive) EXPECT_EQ(argmax(logits.back()), greedy[static_cast<size_t>(i)]) << name << " token " << i;
-      logits = session.step({{0, {greedy[static_cast<size_t>(i)]}}});
-      if (i == 0 || i == 1) expect_row(logits.back(), decoded, i, name + " decoded");
+    for (int i = 0; i < steps; ++i) {
+      const int32_t token = greedy[static_cast<size_t>(i)];
+      if (decisive) {
+        EXPECT_EQ(argmax(logits.back()), token) << name << " token " << i;
+      }
+      logits = session.step({{0, {token}}});
+      if (i < 2) expect_row(logits.back(), decoded, i, name + " decoded");
       if (i == 23) expect_row(logits.back(), decoded, 2, name + " decoded");
     }
   }
@@ -76,8 +85,8 @@ TEST_P(Golden, PromptLogitsAndGreedyContinuation) {
 TEST_P(Golden, ChunkedPromptsGiveTheSameLogits) {
   for (const int n : {65, 130, 200}) {
     for (const int chunk : {1, 13, 64, 100}) {
-      if (GetParam().body == ops::Body::graph && chunk == 1) continue;
-      Session session(model_, setup_, 1, n);
+      if (graph(GetParam()) && (n != 130 || chunk != 100)) continue;
+      Session session(model_, mode_, 1, n);
       const auto& want = expected(n, "logits");
       const auto logits = feed(session, 0, expected(n, "ids").i, chunk, static_cast<int>(want.shape[0]));
       expect_rows(logits, want, "p" + std::to_string(n) + " in chunks of " + std::to_string(chunk));

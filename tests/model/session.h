@@ -14,7 +14,7 @@
 namespace tutti::test {
 
 // What a test fixes of a run: bodies, kernels, threads.
-struct Setup {
+struct Mode {
   ops::Numerics numerics;
   kernels::Isa isa = kernels::Isa::reference;
   int threads = 2;
@@ -34,12 +34,12 @@ using Logits = std::vector<std::vector<float>>;  // one vector per wanted token
 
 class Session {
  public:
-  Session(std::shared_ptr<const model::Model> model, const Setup& setup, int sequences, int max_tokens)
+  Session(std::shared_ptr<const model::Model> model, const Mode& mode, int sequences, int max_tokens)
       : model_(std::move(model)),
-        setup_(setup),
-        pool_(setup.threads),
+        mode_(mode),
+        pool_(mode.threads),
         blocks_each_((max_tokens + cache::kBlockTokens - 1) / cache::kBlockTokens),
-        store_(cache::make_store(model_->cache_specs(), sequences * blocks_each_ + 1, sequences + 1, setup.numerics)),
+        store_(cache::make_store(model_->cache_specs(), sequences * blocks_each_ + 1, sequences + 1, mode.numerics)),
         length_(static_cast<size_t>(sequences), 0) {
     // Block b of sequence s is scattered over the pool, never block 0.
     for (int s = 0; s < sequences; ++s) {
@@ -60,9 +60,9 @@ class Session {
   Logits step(const std::vector<Row>& rows) {
     ops::StepContext context;
     context.batch = batch_of(rows);
-    context.numerics = setup_.numerics;
+    context.numerics = mode_.numerics;
     context.pool = &pool_;
-    context.table = kernels::table(setup_.isa);
+    context.table = kernels::table(mode_.isa);
     context.before_node = before_node;
     const auto step = std::make_shared<const ops::StepContext>(std::move(context));
     auto out = model_->forward(step, *store_);
@@ -105,7 +105,7 @@ class Session {
   }
 
   std::shared_ptr<const model::Model> model_;
-  Setup setup_;
+  Mode mode_;
   ThreadPool pool_;
   int blocks_each_;
   std::unique_ptr<cache::CacheStore> store_;
@@ -131,10 +131,10 @@ inline Logits feed(Session& session, int sequence, const std::vector<int32_t>& p
   return all;
 }
 
-inline std::shared_ptr<const model::Model> load_model(const std::string& folder, const Setup& setup, int vocab = 0) {
+inline std::shared_ptr<const model::Model> load_model(const std::string& folder, const Mode& mode, int vocab = 0) {
   ThreadPool pool(2);
   model::LoadOptions options;
-  options.numerics = setup.numerics;
+  options.numerics = mode.numerics;
   options.vocab = vocab;
   options.pool = &pool;
   return model::load(weights::Checkpoint::open(folder), options);

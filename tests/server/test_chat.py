@@ -9,6 +9,8 @@ from serving import serving, user
 
 COUNT = user("Count to 12.", chat_template_kwargs={"enable_thinking": False}, max_tokens=200)
 CAPITAL = user("What is the capital of Norway?", chat_template_kwargs={"enable_thinking": False}, max_tokens=100)
+# The model is sure of its answers: only among tokens that all don't fit does chance decide.
+WILD = {**CAPITAL, "temperature": 2, "top_k": 0, "top_p": 1, "allowed_token_ids": list(range(300, 400)), "max_tokens": 12}
 
 
 class Chat(unittest.TestCase):
@@ -82,15 +84,14 @@ class Chat(unittest.TestCase):
         texts = [c["message"]["content"] for c in answer["choices"]]
         self.assertEqual(texts, [texts[0]] * 3)
         self.assertEqual([c["index"] for c in answer["choices"]], [0, 1, 2])
-        wild = {**COUNT, "n": 4, "temperature": 2, "seed": 5, "top_k": 0, "top_p": 1, "max_tokens": 60, "return_token_ids": True}
+        wild = {**WILD, "n": 4, "seed": 5, "return_token_ids": True}
         drawn = [c["token_ids"] for c in self.post(wild)["choices"]]
-        self.assertGreater(len(set(map(tuple, drawn))), 1)
+        self.assertEqual(len(set(map(tuple, drawn))), 4)
         self.assertEqual(drawn, [c["token_ids"] for c in self.post(wild)["choices"]])
 
     def test_seeds(self):
-        wild = {**COUNT, "temperature": 2, "top_k": 0, "top_p": 1, "max_tokens": 60}
-        self.assertEqual(self.server.chat({**wild, "seed": 1})[4], self.server.chat({**wild, "seed": 1}, stream=True)[4])
-        self.assertNotEqual(self.server.chat({**wild, "seed": 1})[4], self.server.chat({**wild, "seed": 2})[4])
+        self.assertEqual(self.server.chat({**WILD, "seed": 1})[4], self.server.chat({**WILD, "seed": 1}, stream=True)[4])
+        self.assertNotEqual(self.server.chat({**WILD, "seed": 1})[4], self.server.chat({**WILD, "seed": 2})[4])
 
     def test_bias_and_allowed_tokens(self):
         first = self.server.chat(CAPITAL)[4][0]

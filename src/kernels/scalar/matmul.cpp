@@ -57,7 +57,7 @@ struct Bf16Pairs {
   }
 };
 
-constexpr int kFloatRows = 4;
+constexpr int kFloatRows = 2;
 template <int MR>
 constexpr int kFloatPanels = 1;
 
@@ -80,7 +80,7 @@ TUTTI_INLINE Vec fused(Vec a, Vec b, Vec c) {
 
 template <int kBits>
 struct Dot {
-  static constexpr int kRows = 4;
+  static constexpr int kRows = 1;  // no registers to share between rows
   template <int MR>
   static TUTTI_INLINE void dot(const uint8_t* codes, const int8_t* const* x, int quads, Sum* sum) {
     for (int i = 0; i < MR; ++i) {

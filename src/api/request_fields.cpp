@@ -1,4 +1,4 @@
-#include "api/requests.h"
+#include "api/request_fields.h"
 
 namespace tutti::api {
 namespace {

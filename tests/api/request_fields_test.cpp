@@ -1,5 +1,5 @@
 // The tables of request fields: what each endpoint takes, ranges, types, paths of errors.
-#include "api/requests.h"
+#include "api/request_fields.h"
 
 #include <gtest/gtest.h>
 
