@@ -1,6 +1,6 @@
-// C ABI of the Rust library rust/text: tokenizer and chat template. Text is UTF-8 with a size (a broken sequence is read as
-// U+FFFD). A function that can fail fills *error and returns false or NULL; results belong to the caller and are freed by the
-// free function of their type. No panic crosses. Handles are immutable: any thread.
+// C ABI of the Rust library rust/text: tokenizer and chat template. Text is UTF-8 with a size (a broken sequence is
+// read as U+FFFD). A function that can fail fills *error and returns false or NULL; results belong to the caller and
+// are freed by the free function of their type. No panic crosses. Handles are immutable: any thread.
 #pragma once
 
 #include <stdbool.h>
@@ -46,9 +46,10 @@ int32_t tutti_tokenizer_eos(const tutti_tokenizer* tokenizer);  // -1: none
 tutti_template* tutti_template_new(const uint8_t* source, size_t size, const tutti_tokenizer* tokenizer,
                                    bool special_tokens_in_text, tutti_bytes* error);
 void tutti_template_free(tutti_template* t);
-// The tokenizer must be the one that the template was made with. open: the prompt ends after the content of the last message.
-bool tutti_template_render(const tutti_template* t, const tutti_tokenizer* tokenizer, const uint8_t* context, size_t size,
-                           bool open, tutti_prompt* prompt, tutti_bytes* error);
+// The tokenizer must be the one that the template was made with. open: the prompt ends after the content of the last
+// message.
+bool tutti_template_render(const tutti_template* t, const tutti_tokenizer* tokenizer, const uint8_t* context,
+                           size_t size, bool open, tutti_prompt* prompt, tutti_bytes* error);
 bool tutti_template_accepts_late_system(const tutti_template* t);
 bool tutti_template_variables(const tutti_template* t, tutti_bytes* names, tutti_bytes* error);  // one per line
 
