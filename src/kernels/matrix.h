@@ -1,14 +1,13 @@
 // A weight matrix in the kernels' own order. Lanes run over the output rows (N), never over K: a panel is 16 rows.
 //
-// float32, bfloat16   panel p, then k: 16 values, rows 16p … 16p+15. bfloat16 interleaves pairs of k: [K/2][16
-// rows][2]. affine codes        bytes of one "vec": 16 rows × 4 consecutive k, byte 4*row + k%4 (what VNNI, AVX2 halves
-// and NEON
-//                     quarters all take). A code of b bits is split into planes:
-//                       2 = {2}, 3 = {2,1}, 4 = {4}, 5 = {4,1}, 6 = {4,2}, 8 = {8}: code = base | extra << base_bits.
-//                     A plane of w bits packs 8/w vecs into one 64-byte vector: vec j in bits [j*w, (j+1)*w) of each
-//                     byte. Plane layout: [N/16][K/4 * w/8][64 bytes].
-// scales, biases      bf16 [N/16][K/group][16]  (float32 when the file's own are not exact in bf16: scale_f32 /
-// bias_f32)
+// float32   panel p, then k: 16 values, rows 16p … 16p+15.
+// bfloat16  the same with pairs of k interleaved: [K/2][16 rows][2].
+// affine    codes in bytes of one "vec": 16 rows × 4 consecutive k, byte 4*row + k%4 (what VNNI, AVX2 halves and NEON
+//           quarters all take). A code of b bits is split into planes:
+//             2 = {2}, 3 = {2,1}, 4 = {4}, 5 = {4,1}, 6 = {4,2}, 8 = {8}: code = base | extra << base_bits.
+//           A plane of w bits packs 8/w vecs into one 64-byte vector: vec j in bits [j*w, (j+1)*w) of every byte.
+//           Plane layout: [N/16][K/4 * w/8][64 bytes].
+//           scales, biases: bf16 [N/16][K/group][16] (float32 when the file's own are not exact in bf16: scale_float32)
 //
 // N is padded to a multiple of 16 with zero rows, K (float formats) to a multiple of 2 with zero columns.
 #pragma once
