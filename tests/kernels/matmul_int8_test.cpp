@@ -94,12 +94,15 @@ TEST(MatmulAffineInt8, EqualsTheReferenceToTheBit) {
       for (int groups : {1, 3, 9}) {
         const int K = group * groups, N = groups == 3 ? 37 : groups == 1 ? 16 : 50;
         const TestMatrix w = random_affine({bits, group}, N, K, groups == 3, rng);
-        const TestInputs in(65, K, group, rng);
-        const std::vector<float> want = multiply(reference_table().matmul_affine_int8, w.m, in, 65);
+        const int rows = groups == 1 ? 65 : 18;
+        const TestInputs in(rows, K, group, rng);
+        const std::vector<float> want = multiply(reference_table().matmul_affine_int8, w.m, in, rows);
         for (const KernelSet& set : kernel_sets()) {
+          if (set.table.isa == Isa::reference) continue;
           SCOPED_TRACE(::testing::Message()
                        << set.name << ' ' << bits << " bits, " << groups << " groups of " << group);
-          for (int M : {1, 2, 3, 4, 5, 7, 8, 9, 15, 65}) {
+          for (int M : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 18, 64, 65}) {
+            if (M > rows) break;
             ASSERT_TRUE(same_bits(multiply(set.table.matmul_affine_int8, w.m, in, M), rows_of(want, N + kSpare, 0, M)))
                 << M << " rows";
           }
