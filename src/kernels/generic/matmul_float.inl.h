@@ -91,19 +91,16 @@ TUTTI_INLINE void float_rows(const FloatTile<Source>& t, const FloatBlock& b, in
   float_tile<Source, MR, NP>(at, rows, outputs);
 }
 
-// Row tiles of MR from b.m on, while `count` lasts; each pass over a set of panels serves all of them.
-template <class Source, int MR>
-TUTTI_KERNEL void float_panels(const FloatTile<Source>& t, const FloatBlock& b, int m, int count) {
-  constexpr int NP = kFloatPanels<MR>;
+// Row tiles of MR from m on, `count` rows in all, over the panels from `panel` on: NP at a time, the rest in halves of
+// it.
+template <class Source, int MR, int NP>
+TUTTI_KERNEL void float_panels(const FloatTile<Source>& t, const FloatBlock& b, int m, int count, int panel) {
   const int end = b.panel + b.panels;
-  int panel = b.panel;
   for (; panel + NP <= end; panel += NP) {
     for (int i = 0; i < count; i += MR) float_rows<Source, MR, NP>(t, b, m + i, panel);
   }
   if constexpr (NP > 1) {
-    for (; panel < end; ++panel) {
-      for (int i = 0; i < count; i += MR) float_rows<Source, MR, 1>(t, b, m + i, panel);
-    }
+    if (panel < end) float_panels<Source, MR, NP / 2>(t, b, m, count, panel);
   }
 }
 
@@ -111,7 +108,7 @@ template <class Source, int MR>
 void float_rest(const FloatTile<Source>& t, const FloatBlock& b, int m, int count) {
   if constexpr (MR > 0) {
     if (count == MR) {
-      float_panels<Source, MR>(t, b, m, count);
+      float_panels<Source, MR, kFloatPanels<MR>>(t, b, m, count, b.panel);
     } else {
       float_rest<Source, MR - 1>(t, b, m, count);
     }
@@ -121,7 +118,9 @@ void float_rest(const FloatTile<Source>& t, const FloatBlock& b, int m, int coun
 template <class Source>
 void float_block(const FloatTile<Source>& t, const FloatBlock& b) {
   const int whole = b.rows / kFloatRows * kFloatRows;
-  if (whole != 0) float_panels<Source, kFloatRows>(t, b, b.m, whole);
+  if (whole != 0) {
+    float_panels<Source, kFloatRows, kFloatPanels<kFloatRows>>(t, b, b.m, whole, b.panel);
+  }
   float_rest<Source, kFloatRows - 1>(t, b, b.m + whole, b.rows - whole);
 }
 
