@@ -88,7 +88,7 @@ std::optional<Target> parse_target(std::string_view target) {
   const size_t mark = target.find('?');
   std::optional<std::string> path = percent_decode(target.substr(0, mark));
   if (!path) return std::nullopt;
-  if (path->empty()) *path = "/";
+  if (path->empty()) path->push_back('/');
   return Target{*std::move(path), std::string(mark == std::string_view::npos ? "" : target.substr(mark + 1))};
 }
 

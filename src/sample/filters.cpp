@@ -79,25 +79,11 @@ void apply_temperature(Work& work) {
 
 // Candidates
 
-// Keeps the candidates named by position (in ids, or in the vocabulary when all), which are ascending.
-void keep(Work& work, const std::vector<int>& positions) {
-  std::vector<float> weights;
-  if (!work.weights.empty())
-    for (int p : positions) weights.push_back(work.weights[static_cast<size_t>(p)]);
-  std::vector<int> ids(positions);
-  if (!work.all)
-    for (int& id : ids) id = work.ids[static_cast<size_t>(id)];
-  work.all = false;
-  work.ids = std::move(ids);
-  work.weights = std::move(weights);
-}
-
 void apply_top_k(Work& work) {
   if (static_cast<size_t>(work.params.top_k) >= work.logits.size()) return;
-  std::vector<int> top;
-  select_top(work.logits, work.params.top_k, top);
-  std::sort(top.begin(), top.end());
-  keep(work, top);
+  select_top(work.logits, work.params.top_k, work.ids);
+  std::sort(work.ids.begin(), work.ids.end());
+  work.all = false;
 }
 
 float logit_at(const Work& work, int position) {
@@ -154,20 +140,18 @@ void apply_top_p(Work& work) {
   const double total = block_sums(work.weights, sums);
   const int border = nucleus_border(work, static_cast<double>(work.params.top_p) * total);
   if (border < 0) return;
-  std::vector<int> kept;
-  for (int p = 0; p < static_cast<int>(work.weights.size()); ++p)
-    if (!ranks_before(work, border, p)) kept.push_back(p);
-  keep(work, kept);
+  const float lowest = logit_at(work, border);
+  for (int p = 0; p < static_cast<int>(work.weights.size()); ++p) {
+    const float l = logit_at(work, p);
+    const bool kept = p <= border ? l >= lowest : l > lowest;
+    work.weights[static_cast<size_t>(p)] *= kept ? 1.0f : 0.0f;
+  }
 }
 
 void apply_min_p(Work& work) {
   weigh(work);
-  if (work.weights.empty()) return;
-  const float floor = work.params.min_p * *std::max_element(work.weights.begin(), work.weights.end());
-  std::vector<int> kept;
-  for (int p = 0; p < static_cast<int>(work.weights.size()); ++p)
-    if (work.weights[static_cast<size_t>(p)] >= floor) kept.push_back(p);
-  keep(work, kept);
+  const float floor = work.params.min_p * scan(work.weights).max;
+  for (float& w : work.weights) w = w >= floor ? w : 0;
 }
 
 // THE order of processing. Masks come after every additive edit, so that no bias can revive a banned token.

@@ -22,9 +22,10 @@ struct Work {
   std::span<const float> source;  // [V] what the temperature divides: `logits`, or the raw row if unedited
   float max = 0;                  // of source
 
-  bool all = true;             // every id of the vocabulary is a candidate and `ids` is empty
-  std::vector<int> ids;        // candidates, ascending, when !all
-  std::vector<float> weights;  // e^logit of each candidate (of each id when all); empty: not computed yet
+  bool all = true;       // every id of the vocabulary is a candidate and `ids` is empty
+  std::vector<int> ids;  // candidates, ascending, when !all
+  // e^logit of each candidate (of each id when all), 0 of one that a filter took out; empty: not computed yet.
+  std::vector<float> weights;
 };
 
 enum class Stage { logits, temperature, candidates };

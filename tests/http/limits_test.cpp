@@ -64,14 +64,15 @@ TEST(Limits, AClientThatKeepsSendingStillReadsTheRefusal) {
 
 TEST(Limits, HugeHeader) {
   TestServer server(small());
-  EXPECT_EQ(answer_to(server, "GET /echo HTTP/1.1\r\nX: " + std::string(3000, 'x') + "\r\n\r\n").status, 431);
-  EXPECT_EQ(answer_to(server, "GET /echo HTTP/1.1\r\nX: " + std::string(3000, 'x')).status, 431);
-  EXPECT_EQ(answer_to(server, "GET /" + std::string(3000, 'x') + " HTTP/1.1\r\n\r\n").status, 431);
+  EXPECT_EQ(answer_to(server, std::string("GET /echo HTTP/1.1\r\nX: ").append(3000, 'x') + "\r\n\r\n").status, 431);
+  EXPECT_EQ(answer_to(server, std::string("GET /echo HTTP/1.1\r\nX: ").append(3000, 'x')).status, 431);
+  EXPECT_EQ(answer_to(server, std::string("GET /").append(3000, 'x') + " HTTP/1.1\r\n\r\n").status, 431);
   std::string many = "GET /echo HTTP/1.1\r\n";
-  for (int i = 0; i < 300; ++i) many += "A" + std::to_string(i) + ": b\r\n";
+  for (int i = 0; i < 300; ++i) many.append("A").append(std::to_string(i)).append(": b\r\n");
   EXPECT_EQ(answer_to(server, many + "\r\n").status, 431);
   EXPECT_EQ(
-      answer_to(server, "GET /echo HTTP/1.1\r\nX: " + std::string(1800, 'x') + "\r\nConnection: close\r\n\r\n").status,
+      answer_to(server, std::string("GET /echo HTTP/1.1\r\nX: ").append(1800, 'x') + "\r\nConnection: close\r\n\r\n")
+          .status,
       200);
 }
 
