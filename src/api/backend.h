@@ -10,7 +10,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual engine::Ticket submit(engine::Submission submission) = 0;
   virtual void abort(const engine::Ticket& ticket) = 0;
-  virtual void abort_choice(const engine::Ticket& ticket, int choice) = 0;
+  virtual void stop_choice(const engine::Ticket& ticket, int choice) = 0;
   virtual engine::Health health() const = 0;
   virtual int retry_after_s() const = 0;
   virtual engine::Metrics& metrics() = 0;

@@ -9,7 +9,7 @@ class EngineBackend final : public Backend {
   explicit EngineBackend(engine::Engine& engine) : engine_(engine) {}
   engine::Ticket submit(engine::Submission submission) override { return engine_.submit(std::move(submission)); }
   void abort(const engine::Ticket& ticket) override { engine_.abort(ticket); }
-  void abort_choice(const engine::Ticket& ticket, int choice) override { engine_.abort_choice(ticket, choice); }
+  void stop_choice(const engine::Ticket& ticket, int choice) override { engine_.stop_choice(ticket, choice); }
   engine::Health health() const override { return engine_.health(); }
   int retry_after_s() const override { return engine_.retry_after_s(); }
   engine::Metrics& metrics() override { return engine_.metrics(); }

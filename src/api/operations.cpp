@@ -5,7 +5,9 @@ namespace tutti::api {
 namespace {
 
 std::string health_body(const engine::Health& health) {
-  Json body = {{"status", health.healthy ? "ok" : "unhealthy"},
+  Json body = {{"status", !health.healthy   ? "unhealthy"
+                          : health.draining ? "draining"
+                                            : "ok"},
                {"last_progress_s", health.last_progress_s},
                {"running", health.running},
                {"waiting", health.waiting}};
@@ -20,7 +22,8 @@ void health(std::shared_ptr<Core> core, std::shared_ptr<Call> call) {
 }
 
 void ready(std::shared_ptr<Core> core, std::shared_ptr<Call> call) {
-  health(std::move(core), std::move(call));
+  const auto state = core->backend->health();
+  call->respond({.status = state.healthy && !state.draining ? 200 : 503, .body = health_body(state)});
 }
 
 void metrics(std::shared_ptr<Core> core, std::shared_ptr<Call> call) {

@@ -141,7 +141,7 @@ void Session::end_choice(int index) {
   Choice& choice = choices_[static_cast<size_t>(index)];
   choice.over = true;
   if (choice.answer.must_abort()) {
-    backend_.abort_choice(tickets_[static_cast<size_t>(index / plan_.choices)], index % plan_.choices);
+    backend_.stop_choice(tickets_[static_cast<size_t>(index / plan_.choices)], index % plan_.choices);
   }
   if (plan_.stream) {
     flush(index);

@@ -72,12 +72,12 @@ Ticket Engine::submit(Submission submission) {
 
 void Engine::abort(const Ticket& ticket) {
   if (ticket.admission != Admission::accepted) return;
-  impl_->inbox->post(AbortMessage{ticket.first_sequence, ticket.choices});
+  impl_->inbox->post(EndMessage{ticket.first_sequence, ticket.choices, schedule::FinishReason::abort});
 }
 
-void Engine::abort_choice(const Ticket& ticket, int choice) {
+void Engine::stop_choice(const Ticket& ticket, int choice) {
   if (ticket.admission != Admission::accepted || choice < 0 || choice >= ticket.choices) return;
-  impl_->inbox->post(AbortMessage{ticket.first_sequence + choice, 1});
+  impl_->inbox->post(EndMessage{ticket.first_sequence + choice, 1, schedule::FinishReason::stop});
 }
 
 void Engine::drain(std::chrono::seconds limit) {
@@ -91,6 +91,7 @@ Health Engine::health() const {
   Health health;
   health.last_progress_s = impl_->inbox->stalled_s();
   health.healthy = health.last_progress_s <= std::chrono::duration<double>(impl_->options.watchdog).count();
+  health.draining = impl_->inbox->closed();
   health.running = impl_->gauges.running.load(std::memory_order_relaxed);
   health.waiting =
       std::max(impl_->gauges.waiting.load(std::memory_order_relaxed), impl_->inbox->live() - health.running);

@@ -54,6 +54,7 @@ struct Ticket {
 
 struct Health {
   bool healthy = true;
+  bool draining = false;       // admits nothing any more
   double last_progress_s = 0;  // seconds since a row made a token or a prompt chunk; 0 while idle
   int running = 0, waiting = 0;
 };
@@ -66,8 +67,10 @@ class Engine {
   ~Engine();  // stops without draining
 
   Ticket submit(Submission submission);
-  void abort(const Ticket& ticket);                     // all choices
-  void abort_choice(const Ticket& ticket, int choice);  // choice counted from 0 within the ticket
+  void abort(const Ticket& ticket);  // all choices
+  // One choice has all that its reader wants (a stop string, a repetition): its row ends and counts as stopped. The
+  // choice is counted from 0 within the ticket.
+  void stop_choice(const Ticket& ticket, int choice);
 
   // Refuses new work, lets rows finish until the deadline, then ends the rest with error "server_draining". Blocks.
   void drain(std::chrono::seconds limit);

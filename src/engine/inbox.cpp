@@ -48,6 +48,11 @@ void Inbox::close(Admission why) {
   rouse();
 }
 
+bool Inbox::closed() const {
+  const std::lock_guard lock(mutex_);
+  return admission_ != Admission::accepted;
+}
+
 bool Inbox::receive(std::vector<Message>& messages, bool wait) {
   messages.clear();
   std::unique_lock lock(mutex_);

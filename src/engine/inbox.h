@@ -20,12 +20,13 @@ struct SubmitMessage {
   int64_t first_sequence = 0;
   Clock::time_point queued;
 };
-struct AbortMessage {
+struct EndMessage {
   int64_t first_sequence = 0;
   int choices = 0;
+  schedule::FinishReason reason = schedule::FinishReason::abort;  // abort, or stop: complete for its reader
 };
 struct EndAllMessage {};  // the drain's deadline has passed
-using Message = std::variant<SubmitMessage, AbortMessage, EndAllMessage>;
+using Message = std::variant<SubmitMessage, EndMessage, EndAllMessage>;
 
 class Inbox {
  public:
@@ -38,6 +39,7 @@ class Inbox {
   void wake();
   // From now on submit() answers `why`; `stopped` also ends receive(). Never goes back.
   void close(Admission why);
+  bool closed() const;
   // False when sequences were still alive at the deadline.
   bool wait_until_empty(Clock::time_point deadline);
   int retry_after_s() const;

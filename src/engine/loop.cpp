@@ -74,11 +74,13 @@ bool Loop::drain() {
 void Loop::handle(Message& message) {
   if (auto* submit = std::get_if<SubmitMessage>(&message)) {
     accept(*submit);
-  } else if (const auto* abort = std::get_if<AbortMessage>(&message)) {
-    for (int i = 0; i < abort->choices; ++i) {
-      const SequenceId id{abort->first_sequence + i};
-      for (const TokenEvent& event : scheduler_->abort(id))
+  } else if (const auto* ended = std::get_if<EndMessage>(&message)) {
+    for (int i = 0; i < ended->choices; ++i) {
+      const SequenceId id{ended->first_sequence + i};
+      for (TokenEvent event : scheduler_->abort(id)) {
+        event.finish = ended->reason;
         if (Row* row = find(id)) end(*row, event, {}, {});
+      }
     }
   } else {
     fail_all({"server_draining", kDraining});

@@ -178,6 +178,15 @@ TEST_F(Endpoints, health_is_red_when_the_engine_hangs) {
   EXPECT_EQ(send("GET", "/ready")->head.status, 503);
 }
 
+TEST_F(Endpoints, a_draining_server_is_healthy_but_not_ready) {
+  start();
+  backend_->state = {.healthy = true, .draining = true, .running = 1};
+  const auto health = send("GET", "/health");
+  EXPECT_EQ(health->head.status, 200);
+  EXPECT_EQ(Json::parse(health->body)["status"], "draining");
+  EXPECT_EQ(send("GET", "/ready")->head.status, 503);
+}
+
 TEST_F(Endpoints, keys) {
   service_->options.api_keys = {"first", "second"};
   EXPECT_EQ(send("GET", "/v1/models")->head.status, 401);
@@ -486,7 +495,7 @@ TEST_F(Endpoints, stop_strings_give_the_row_back) {
     backend_ = nullptr;
     handler_ = nullptr;
     const auto e = chat(std::string(R"("stop":"three","stream":)") + stream);
-    EXPECT_EQ(backend_->aborted_choices, (std::vector<int64_t>{0})) << stream;
+    EXPECT_EQ(backend_->stopped_choices, (std::vector<int64_t>{0})) << stream;
     if (*stream == 'f') {
       const Json a = Json::parse(e->body);
       EXPECT_EQ(a["choices"][0]["message"]["content"], "one two ");

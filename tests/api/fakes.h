@@ -92,15 +92,15 @@ class FakeBackend final : public Backend {
     return ticket;
   }
   void abort(const engine::Ticket& ticket) override { aborted.push_back(ticket.first_sequence); }
-  void abort_choice(const engine::Ticket& ticket, int choice) override {
-    aborted_choices.push_back(ticket.first_sequence + choice);
+  void stop_choice(const engine::Ticket& ticket, int choice) override {
+    stopped_choices.push_back(ticket.first_sequence + choice);
   }
   engine::Health health() const override { return state; }
   int retry_after_s() const override { return 7; }
   engine::Metrics& metrics() override { return metrics_; }
 
   std::vector<engine::Submission> submissions;
-  std::vector<int64_t> aborted, aborted_choices;
+  std::vector<int64_t> aborted, stopped_choices;
   engine::Admission admission = engine::Admission::accepted;
   engine::Health state;
   std::function<void(engine::Submission&)> on_submit;

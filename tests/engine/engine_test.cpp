@@ -123,16 +123,18 @@ TEST(Engine, an_abort_frees_the_row_and_disturbs_nobody) {
   EXPECT_EQ(kitchen.engine->metrics().kv_blocks_used, 0);
 }
 
-TEST(Engine, one_choice_can_be_aborted_and_an_ended_ticket_too) {
+TEST(Engine, one_choice_can_be_stopped_and_an_ended_ticket_aborted) {
   Kitchen kitchen;
   Client client;
   client.send(*kitchen.engine, client.request({1, 2}, 900, 3));
-  kitchen.engine->abort_choice(client.ticket, 1);
-  kitchen.engine->abort_choice(client.ticket, 7);
+  kitchen.engine->stop_choice(client.ticket, 1);
+  kitchen.engine->stop_choice(client.ticket, 7);
   client.wait_all();
   EXPECT_EQ(client.answers[0].finish, FinishReason::length);
-  EXPECT_EQ(client.answers[1].finish, FinishReason::abort);
+  EXPECT_EQ(client.answers[1].finish, FinishReason::stop);
   EXPECT_EQ(client.answers[2].generated, 900);
+  EXPECT_TRUE(soon([&] { return kitchen.engine->metrics().finished_stop == 1; }));
+  EXPECT_EQ(kitchen.engine->metrics().finished_abort, 0);
   kitchen.engine->abort(client.ticket);
   kitchen.engine->abort(Ticket{});
   run_many(kitchen, 3, 20, 3);

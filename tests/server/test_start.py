@@ -142,6 +142,19 @@ class Refused(unittest.TestCase):
 
 
 class Stops(unittest.TestCase):
+    def while_draining(self, port, path):
+        """(status, "status" of the body), asked again until the server has noticed the signal."""
+        for _ in range(100):
+            try:
+                answer = urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=5)
+            except urllib.error.HTTPError as error:
+                answer = error
+            found = (answer.status, json.load(answer)["status"])
+            if found[1] == "draining":
+                return found
+            time.sleep(0.01)
+        return found
+
     def test_sigterm_drains_and_ends_with_0(self):
         port = free_port()
         process = subprocess.Popen([TUTTI, "serve", "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -152,6 +165,8 @@ class Stops(unittest.TestCase):
         answer = urllib.request.urlopen(request, timeout=60)
         answer.readline()
         process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.while_draining(port, "/ready"), (503, "draining"))
+        self.assertEqual(self.while_draining(port, "/health"), (200, "draining"))
         text = answer.read().decode()
         self.assertTrue(text.rstrip().endswith("data: [DONE]"), text[-300:])
         self.assertEqual(process.wait(30), 0)
