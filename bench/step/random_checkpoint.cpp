@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 
 #include "base/bfloat16.h"
 #include "model/qwen3_5.h"
@@ -125,6 +126,22 @@ std::unique_ptr<RandomCheckpoint> make_random_checkpoint() {
       "random 0.8B", {{"config.json", bytes_of(made->config.data(), made->config.size())},
                       {"model.safetensors", bytes_of(made->file.data(), made->file.bytes())}});
   return made;
+}
+
+void write_random_checkpoint(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder) {
+  namespace fs = std::filesystem;
+  fs::create_directories(folder);
+  const auto made = make_random_checkpoint();
+  const auto write = [&](const char* name, const void* data, size_t bytes) {
+    std::ofstream file(folder / name, std::ios::binary);
+    file.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
+    if (!file.flush())
+      throw fs::filesystem_error("cannot write", folder / name, std::make_error_code(std::errc::io_error));
+  };
+  write("config.json", made->config.data(), made->config.size());
+  write("model.safetensors", made->file.data(), made->file.bytes());
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"})
+    fs::copy_file(tokenizer_folder / name, folder / name, fs::copy_options::overwrite_existing);
 }
 
 }  // namespace tutti::bench

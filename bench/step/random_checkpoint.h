@@ -2,6 +2,7 @@
 // would be on disk.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "base/aligned_buffer.h"
@@ -15,5 +16,9 @@ struct RandomCheckpoint {
   std::shared_ptr<const weights::Checkpoint> checkpoint;  // refers to the two above
 };
 std::unique_ptr<RandomCheckpoint> make_random_checkpoint();
+
+// The same as a folder that `tutti serve` takes: the checkpoint with the tokenizer and template of another model folder
+// (its ids must fit the vocabulary of 248,320). Throws std::filesystem::filesystem_error.
+void write_random_checkpoint(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder);
 
 }  // namespace tutti::bench

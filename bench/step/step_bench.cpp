@@ -2,6 +2,7 @@
 // the same run. Without an argument the model has random weights in the 0.8B shape; with one, it is the folder named.
 //
 //   bench_step [MODEL_FOLDER] [--threads N]
+//   bench_step --write FOLDER --tokenizer MODEL_FOLDER: only writes those random weights as a folder to be served
 #include <fmt/format.h>
 #include <mlx/transforms.h>
 
@@ -147,15 +148,23 @@ int run(const std::string& folder, int threads) {
 }  // namespace tutti::bench
 
 int main(int argc, char** argv) {
-  std::string folder;
+  std::string folder, write_to, tokenizer;
   int threads = tutti::available_cpus();
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--threads" && i + 1 < argc)
       threads = std::stoi(argv[++i]);
+    else if (std::string(argv[i]) == "--write" && i + 1 < argc)
+      write_to = argv[++i];
+    else if (std::string(argv[i]) == "--tokenizer" && i + 1 < argc)
+      tokenizer = argv[++i];
     else
       folder = argv[i];
   }
   try {
+    if (!write_to.empty()) {
+      tutti::bench::write_random_checkpoint(write_to, tokenizer);
+      return 0;
+    }
     return tutti::bench::run(folder, threads);
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
