@@ -38,6 +38,12 @@ engine::Submission make_submission(const Core& core, const GenerationFields& fie
   submission.max_tokens = max_tokens;
   submission.stop_ids = stop_ids(fields, *core.service);
   submission.priority = fields.priority;
+  submission.use_prefix_cache = fields.use_prefix_cache;
+  submission.cache_salt = fields.cache_salt;
+  // Every message of a chat ends with an end token, whatever the template.
+  for (size_t i = 0; i < prompt.size(); ++i)
+    if (std::ranges::find(core.service->end_ids, prompt[i]) != core.service->end_ids.end())
+      submission.boundaries.push_back(static_cast<int>(i) + 1);
   return submission;
 }
 

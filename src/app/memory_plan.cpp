@@ -8,6 +8,17 @@
 
 namespace tutti::app {
 
+namespace {
+
+void plan_snapshots(MemoryPlan& plan, const MemoryWishes& wishes, int64_t block, int64_t slot) {
+  if (!wishes.prefix_caching || slot == 0) return;
+  const int64_t bytes = wishes.snapshot_bytes >= 0 ? wishes.snapshot_bytes : plan.blocks * block / 10 * 4;
+  plan.snapshots = static_cast<int>(std::min<int64_t>(bytes / slot, 1 << 20));
+  plan.snapshot_every = static_cast<int>(std::min<int64_t>((slot + block - 1) / block, 1 << 20)) * cache::kBlockTokens;
+}
+
+}  // namespace
+
 MemoryPlan plan_memory(const cache::CacheSpecs& specs, const MemoryWishes& wishes) {
   const int64_t block = std::max<int64_t>(cache::bytes_per_block(specs), 1), slot = cache::bytes_per_slot(specs);
   const int64_t budget = wishes.budget > 0 ? wishes.budget : wishes.available / 2;
@@ -31,7 +42,8 @@ MemoryPlan plan_memory(const cache::CacheSpecs& specs, const MemoryWishes& wishe
     throw OptionError(fmt::format("--max-model-len {} needs {} bytes of cache memory, there are {}", wanted_len,
                                   blocks_per_row * block + plan.slots * slot, budget));
   }
-  plan.bytes = plan.blocks * block + plan.slots * slot;
+  plan_snapshots(plan, wishes, block, slot);
+  plan.bytes = plan.blocks * block + (int64_t{plan.slots} + plan.snapshots) * slot;
   return plan;
 }
 

@@ -89,6 +89,11 @@ void add_engine_flags(CLI::App& cmd, ServeOptions& o, RawFlags& raw) {
   cmd.add_option("--kv-cache-memory-bytes", o.kv_cache_memory_bytes,
                  "memory of the KV cache and states; default: part of what is free")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 50));
+  cmd.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", s.prefix_caching,
+               "reuse what earlier prompts and answers left in the caches (default: on)");
+  cmd.add_option("--prefix-cache-snapshot-bytes", o.snapshot_bytes,
+                 "memory of recurrent states kept for reuse; default: 0.4 of the KV cache's")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   cmd.add_option("--max-queue", o.engine.max_queue, "requests that may wait")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 24));

@@ -114,17 +114,25 @@ void start_engine(const ServeOptions& options, Running& r) {
                                  .available = available_memory(),
                                  .model_max_len = r.model->info().max_positions,
                                  .max_model_len = options.engine.schedule.max_model_len,
-                                 .max_num_seqs = options.engine.schedule.max_num_seqs});
+                                 .max_num_seqs = options.engine.schedule.max_num_seqs,
+                                 .prefix_caching = options.engine.schedule.prefix_caching,
+                                 .snapshot_bytes = options.snapshot_bytes});
+  engine_options.schedule.snapshot_every = r.memory.snapshot_every;
   engine_options.schedule.max_model_len = r.memory.max_model_len;
   for (const auto& problem : engine_options.schedule.validate()) throw OptionError(problem);
-  auto caches = std::make_unique<cache::CacheManager>(cache::ManagerOptions{r.memory.blocks, r.memory.slots});
+  auto caches =
+      std::make_unique<cache::CacheManager>(cache::ManagerOptions{.blocks = r.memory.blocks,
+                                                                  .slots = r.memory.slots,
+                                                                  .snapshots = r.memory.snapshots,
+                                                                  .stateful = cache::bytes_per_slot(specs) > 0});
   auto make_runner = [&r, &options, specs] {
-    auto store = cache::make_store(specs, r.memory.blocks, r.memory.slots, options.numerics);
+    auto store = cache::make_store(specs, r.memory.blocks, r.memory.slots + r.memory.snapshots, options.numerics);
     return std::make_unique<run::Runner>(r.model, std::move(store), options.numerics, r.pool.get(), r.table);
   };
   r.engine = std::make_unique<engine::Engine>(engine_options, std::move(caches), make_runner);
   r.engine->metrics().memory_weights = r.model->info().weight_bytes;
   r.engine->metrics().memory_caches = r.memory.bytes;
+  r.engine->metrics().snapshot_bytes = cache::bytes_per_slot(specs);
   r.engine->metrics().kv_blocks_total = r.memory.blocks;
 }
 
@@ -168,7 +176,7 @@ std::string version_json(const ServeOptions& options, const Running& r) {
                    {"video", false},
                    {"tools", false},
                    {"structured_output", false},
-                   {"prefix_cache", false},
+                   {"prefix_cache", options.engine.schedule.prefix_caching},
                    {"special_tokens_in_text", options.special_tokens_in_text}};
   return v.dump();
 }

@@ -5,6 +5,15 @@
 
 namespace tutti::cache {
 
+void CacheStore::copy(std::span<const Copy> copies) {
+  for (const Copy& c : copies) {
+    if (c.what == Copy::What::block)
+      copy_block(c.from, c.to);
+    else
+      copy_slot(c.from, c.to);
+  }
+}
+
 std::unique_ptr<CacheStore> make_store(const CacheSpecs& specs, int blocks, int slots, const ops::Numerics& numerics) {
   if (numerics.body == ops::Body::graph) return std::make_unique<GraphStore>(specs, blocks, slots, numerics.kv);
   return std::make_unique<CpuStore>(specs, blocks, slots, numerics.kv);

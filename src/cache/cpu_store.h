@@ -17,6 +17,9 @@ class CpuStore : public CacheStore {
   int64_t bytes() const override;
 
  private:
+  void copy_block(int from, int to) override;
+  void copy_slot(int from, int to) override;
+
   struct Layer {
     AlignedBuffer first, second;  // k and v, or state and convolution window
   };

@@ -8,6 +8,19 @@ namespace tutti::cache {
 
 namespace mx = ops::mx;
 
+namespace {
+
+// Entry `from` of the first axis goes to entry `to`.
+void copy_entry(mx::array& pool, int from, int to) {
+  mx::Shape start(pool.ndim(), 0), stop = pool.shape(), to_start = start, to_stop = stop;
+  start[0] = from, stop[0] = from + 1;
+  to_start[0] = to, to_stop[0] = to + 1;
+  const mx::array entry = mx::slice(pool, start, stop);
+  pool = mx::slice_update(std::move(pool), entry, to_start, to_stop);
+}
+
+}  // namespace
+
 GraphStore::GraphStore(const CacheSpecs& specs, int blocks, int slots, kernels::KvType type)
     : specs_(specs), blocks_(blocks), slots_(slots), type_(type) {
   reset();
@@ -38,6 +51,22 @@ ops::StateView GraphStore::state(int layer) {
   TUTTI_CHECK(!specs_.at(static_cast<size_t>(layer)).paged());
   auto& arrays = layers_[static_cast<size_t>(layer)];
   return ops::GraphState{&arrays.first, &arrays.second};
+}
+
+void GraphStore::copy_block(int from, int to) {
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    if (!specs_[i].paged()) continue;
+    copy_entry(layers_[i].first, from, to);
+    copy_entry(layers_[i].second, from, to);
+  }
+}
+
+void GraphStore::copy_slot(int from, int to) {
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    if (specs_[i].paged()) continue;
+    copy_entry(layers_[i].first, from, to);
+    copy_entry(layers_[i].second, from, to);
+  }
 }
 
 std::vector<mx::array> GraphStore::pending() {

@@ -15,6 +15,9 @@ class GraphStore : public CacheStore {
   int64_t bytes() const override;
 
  private:
+  void copy_block(int from, int to) override;
+  void copy_slot(int from, int to) override;
+
   struct Layer {
     ops::mx::array first, second;  // k and v, or state and convolution window
   };

@@ -1,35 +1,164 @@
 #include "cache/manager.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/error.h"
+#include "cache/block_pool.h"
+#include "cache/snapshot_index.h"
 
 namespace tutti::cache {
 
 namespace {
+
+using Holder = BlockPool::Holder;
+
 // What one sequence holds.
 struct Owned {
   std::vector<BlockId> blocks;  // in token order
   SlotId slot;
+  int published = 0;              // blocks that publish() has been asked for
+  std::vector<Snapshot> planned;  // written by the step in planning; `partial` is not set yet
+  bool committed = false;         // its state is what commit() said last
 };
+
+// The longest prefix found.
+struct Match {
+  int position = 0;
+  std::vector<BlockId> blocks;         // the full ones
+  const Snapshot* snapshot = nullptr;  // null for models without recurrent layers
+};
+
+std::span<const TokenId> block_tokens(std::span<const TokenId> tokens, int block) {
+  return tokens.subspan(static_cast<size_t>(block) * kBlockTokens, kBlockTokens);
+}
+
 }  // namespace
 
-// Every block is in exactly one of: free_blocks, one sequence's blocks. Every slot likewise. The free lists are stacks,
-// so that memory that has been touched is used again before fresh memory is.
 struct CacheManager::Impl {
+  explicit Impl(const ManagerOptions& o) : options(o), pool(o.blocks) {
+    for (int slot = o.slots + o.snapshots - 1; slot >= 0; --slot) free_slots.emplace_back(slot);
+  }
+
+  Match match(const Prefix& prefix, int limit) const;
+  BlockId take_block();
+  SlotId take_slot();
+  void drop(SlotId snapshot);
+  bool has_room_for_snapshot();  // drops an old one when that helps
+  Snapshot snapshot_at(const Prefix& prefix, int position) const;
+  void add_snapshot(Snapshot snapshot, const Owned& owner);
+  void publish(Owned& owned, const Prefix& prefix, int computed);
+  void give_back(SequenceId sequence);
+
   ManagerOptions options;
-  std::vector<BlockId> free_blocks;
-  std::vector<SlotId> free_slots;
+  BlockPool pool;
+  SnapshotIndex snapshots;
+  std::vector<SlotId> free_slots;  // a stack
   std::unordered_map<SequenceId, Owned> owned;
+  int planned = 0;  // snapshots in Owned::planned
 };
 
-CacheManager::CacheManager(ManagerOptions options) : impl_(std::make_unique<Impl>()) {
-  TUTTI_CHECK(options.blocks >= 1 && options.slots >= 1);
-  impl_->options = options;
-  impl_->free_blocks.reserve(options.blocks);
-  impl_->free_slots.reserve(options.slots);
-  for (int block = options.blocks - 1; block >= 0; --block) impl_->free_blocks.emplace_back(block);
-  for (int slot = options.slots - 1; slot >= 0; --slot) impl_->free_slots.emplace_back(slot);
+Match CacheManager::Impl::match(const Prefix& prefix, int limit) const {
+  Match found;
+  const auto tokens = prefix.tokens.first(static_cast<size_t>(limit));
+  const int full = std::min(limit / kBlockTokens, prefix.chain.blocks());
+  for (int i = 0; i < full; ++i) {
+    const BlockId block = pool.find(prefix.chain.after(i + 1), block_tokens(tokens, i));
+    if (!block.valid()) break;
+    found.blocks.push_back(block);
+  }
+  if (!options.stateful) {
+    found.position = static_cast<int>(found.blocks.size()) * kBlockTokens;
+    return found;
+  }
+  for (int blocks = static_cast<int>(found.blocks.size()); blocks >= 0; --blocks) {
+    const auto rest = tokens.subspan(static_cast<size_t>(blocks) * kBlockTokens);
+    const Snapshot* snapshot = snapshots.longest(prefix.chain.after(blocks), rest);
+    if (snapshot == nullptr) continue;
+    found.blocks.resize(static_cast<size_t>(blocks));
+    found.position = snapshot->position;
+    found.snapshot = snapshot;
+    return found;
+  }
+  return {};
+}
+
+// One must be available.
+BlockId CacheManager::Impl::take_block() {
+  if (!pool.can_take()) {
+    // All that is left is held by snapshots alone: the oldest of those goes.
+    for (const SlotId slot : snapshots.by_age()) {
+      const BlockId partial = snapshots.at(slot).partial;
+      if (!partial.valid() || pool.in_use_by_sequences(partial) > 0) continue;
+      drop(slot);
+      if (pool.can_take()) break;
+    }
+  }
+  const BlockPool::Taken taken = pool.take();
+  if (taken.lost)
+    for (const SlotId slot : snapshots.under(*taken.lost)) drop(slot);  // can't be reached any more
+  return taken.block;
+}
+
+SlotId CacheManager::Impl::take_slot() {
+  TUTTI_CHECK(!free_slots.empty());
+  const SlotId slot = free_slots.back();
+  free_slots.pop_back();
+  return slot;
+}
+
+void CacheManager::Impl::drop(SlotId slot) {
+  const Snapshot dropped = snapshots.remove(slot);
+  free_slots.push_back(slot);
+  if (dropped.partial.valid()) pool.let_go(dropped.partial, Holder::snapshot);
+}
+
+bool CacheManager::Impl::has_room_for_snapshot() {
+  if (snapshots.size() + planned < options.snapshots) return true;
+  const std::optional<SlotId> oldest = snapshots.oldest();
+  if (!oldest) return false;
+  drop(*oldest);
+  return snapshots.size() + planned < options.snapshots;
+}
+
+Snapshot CacheManager::Impl::snapshot_at(const Prefix& prefix, int position) const {
+  const int full = position / kBlockTokens;
+  const auto tail =
+      prefix.tokens.subspan(static_cast<size_t>(full) * kBlockTokens, static_cast<size_t>(position % kBlockTokens));
+  return {.position = position, .parent = prefix.chain.after(full), .tail = {tail.begin(), tail.end()}};
+}
+
+void CacheManager::Impl::add_snapshot(Snapshot snapshot, const Owned& owner) {
+  if (!snapshot.tail.empty()) {
+    snapshot.partial = owner.blocks.at(static_cast<size_t>(snapshot.position / kBlockTokens));
+    pool.hold(snapshot.partial, Holder::snapshot);
+  }
+  snapshots.add(std::move(snapshot));
+}
+
+void CacheManager::Impl::publish(Owned& owner, const Prefix& prefix, int computed) {
+  const int full = std::min(computed / kBlockTokens, prefix.chain.blocks());
+  for (; owner.published < full; ++owner.published) {
+    const int i = owner.published;
+    pool.publish(owner.blocks.at(static_cast<size_t>(i)), prefix.chain.after(i + 1), block_tokens(prefix.tokens, i));
+  }
+}
+
+void CacheManager::Impl::give_back(SequenceId sequence) {
+  const auto it = owned.find(sequence);
+  if (it == owned.end()) return;
+  Owned& owner = it->second;
+  for (const Snapshot& snapshot : owner.planned) free_slots.push_back(snapshot.slot);
+  planned -= static_cast<int>(owner.planned.size());
+  // The last block first: of a prefix, the end is given up before the beginning.
+  for (auto block = owner.blocks.rbegin(); block != owner.blocks.rend(); ++block) pool.let_go(*block, Holder::sequence);
+  if (owner.slot.valid()) free_slots.push_back(owner.slot);
+  owned.erase(it);
+}
+
+CacheManager::CacheManager(ManagerOptions options) {
+  TUTTI_CHECK(options.blocks >= 1 && options.slots >= 1 && options.snapshots >= 0);
+  impl_ = std::make_unique<Impl>(options);
 }
 
 CacheManager::~CacheManager() = default;
@@ -40,28 +169,101 @@ bool CacheManager::reserve(SequenceId sequence, int tokens) {
   const bool fresh = it == impl_->owned.end();
   const int held = fresh ? 0 : static_cast<int>(it->second.blocks.size());
   const int missing = blocks_for(tokens) - held;
-  if (fresh && impl_->free_slots.empty()) return false;
+  if (fresh && free_slots() == 0) return false;
   if (missing > free_blocks()) return false;
-  Owned& owned = fresh ? impl_->owned[sequence] : it->second;
-  if (missing > 0) owned.blocks.reserve(owned.blocks.size() + missing);
-  if (fresh) {
-    owned.slot = impl_->free_slots.back();
-    impl_->free_slots.pop_back();
-  }
-  for (int i = 0; i < missing; ++i) {
-    owned.blocks.push_back(impl_->free_blocks.back());
-    impl_->free_blocks.pop_back();
-  }
+  Owned& owner = fresh ? impl_->owned[sequence] : it->second;
+  if (missing > 0) owner.blocks.reserve(owner.blocks.size() + static_cast<size_t>(missing));
+  if (fresh) owner.slot = impl_->take_slot();
+  for (int i = 0; i < missing; ++i) owner.blocks.push_back(impl_->take_block());
   return true;
 }
 
 void CacheManager::release(SequenceId sequence) {
+  impl_->give_back(sequence);
+}
+
+int CacheManager::match_prefix(const Prefix& prefix, int limit) const {
+  return impl_->match(prefix, limit).position;
+}
+
+int CacheManager::restore(SequenceId sequence, const Prefix& prefix, int limit, std::vector<Copy>& copies) {
+  TUTTI_CHECK(!holds(sequence));
+  const Match found = impl_->match(prefix, limit);
+  if (found.position == 0 || free_slots() == 0) return 0;
+  BlockPool& pool = impl_->pool;
+  const BlockId partial = found.snapshot != nullptr ? found.snapshot->partial : BlockId{};
+  const auto idle = [&](BlockId block) { return pool.in_use_by_sequences(block) == 0; };
+  int needed = static_cast<int>(std::ranges::count_if(found.blocks, idle));
+  if (partial.valid()) needed += 1 + (idle(partial) ? 1 : 0);
+  if (needed > free_blocks()) return 0;
+
+  Owned& owner = impl_->owned[sequence];
+  owner.blocks = found.blocks;
+  owner.published = static_cast<int>(found.blocks.size());
+  for (const BlockId block : found.blocks) pool.hold(block, Holder::sequence);
+  if (partial.valid()) {
+    pool.hold(partial, Holder::sequence);  // so that the block taken is not this one
+    owner.blocks.push_back(impl_->take_block());
+    pool.let_go(partial, Holder::sequence);
+    copies.push_back({Copy::What::block, partial.value, owner.blocks.back().value});
+  }
+  owner.slot = impl_->take_slot();
+  if (found.snapshot != nullptr) {
+    copies.push_back({Copy::What::slot, found.snapshot->slot.value, owner.slot.value});
+    impl_->snapshots.touch(found.snapshot->slot);
+  }
+  return found.position;
+}
+
+SlotId CacheManager::plan_snapshot(SequenceId sequence, const Prefix& prefix, int position) {
+  Owned& owner = impl_->owned.at(sequence);
+  if (!impl_->options.stateful || impl_->options.snapshots == 0) return {};
+  Snapshot snapshot = impl_->snapshot_at(prefix, position);
+  if (const Snapshot* known = impl_->snapshots.find(snapshot.parent, snapshot.tail)) {
+    impl_->snapshots.touch(known->slot);
+    return {};
+  }
+  if (!impl_->has_room_for_snapshot()) return {};
+  const SlotId slot = snapshot.slot = impl_->take_slot();
+  owner.planned.push_back(std::move(snapshot));
+  ++impl_->planned;
+  return slot;
+}
+
+void CacheManager::commit(SequenceId sequence, const Prefix& prefix, int computed) {
+  Owned& owner = impl_->owned.at(sequence);
+  owner.committed = true;
+  impl_->publish(owner, prefix, computed);
+  for (Snapshot& snapshot : owner.planned) {
+    // Another row of the same step may have written the same.
+    if (snapshot.position > computed || impl_->snapshots.find(snapshot.parent, snapshot.tail) != nullptr)
+      impl_->free_slots.push_back(snapshot.slot);
+    else
+      impl_->add_snapshot(std::move(snapshot), owner);
+  }
+  impl_->planned -= static_cast<int>(owner.planned.size());
+  owner.planned.clear();
+}
+
+void CacheManager::keep(SequenceId sequence, const Prefix& prefix, int computed) {
   const auto it = impl_->owned.find(sequence);
-  if (it == impl_->owned.end()) return;
-  const std::vector<BlockId>& blocks = it->second.blocks;
-  impl_->free_blocks.insert(impl_->free_blocks.end(), blocks.rbegin(), blocks.rend());
-  impl_->free_slots.push_back(it->second.slot);
-  impl_->owned.erase(it);
+  if (it != impl_->owned.end() && it->second.committed && computed > 0 && impl_->options.stateful &&
+      impl_->options.snapshots > 0) {
+    Owned& owner = it->second;
+    Snapshot snapshot = impl_->snapshot_at(prefix, computed);
+    if (impl_->snapshots.find(snapshot.parent, snapshot.tail) == nullptr && impl_->has_room_for_snapshot()) {
+      snapshot.slot = owner.slot;
+      owner.slot = {};
+      impl_->add_snapshot(std::move(snapshot), owner);
+    }
+  }
+  impl_->give_back(sequence);
+}
+
+void CacheManager::forget() {
+  TUTTI_CHECK(impl_->owned.empty());
+  for (const SlotId slot : impl_->snapshots.by_age()) impl_->drop(slot);
+  impl_->pool.forget();
 }
 
 bool CacheManager::holds(SequenceId sequence) const {
@@ -79,30 +281,52 @@ SlotId CacheManager::slot(SequenceId sequence) const {
   return it == impl_->owned.end() ? SlotId{} : it->second.slot;
 }
 
+bool CacheManager::stateful() const {
+  return impl_->options.stateful;
+}
+bool CacheManager::keeps_prefixes() const {
+  return !impl_->options.stateful || impl_->options.snapshots > 0;
+}
 int CacheManager::total_blocks() const {
   return impl_->options.blocks;
 }
 int CacheManager::free_blocks() const {
-  return static_cast<int>(impl_->free_blocks.size());
+  return impl_->pool.available();
 }
 int CacheManager::free_slots() const {
-  return static_cast<int>(impl_->free_slots.size());
+  return impl_->options.slots - static_cast<int>(impl_->owned.size());
+}
+int CacheManager::cached_blocks() const {
+  return impl_->pool.published();
+}
+int CacheManager::snapshots() const {
+  return impl_->snapshots.size();
 }
 
 void CacheManager::check() const {
-  std::vector<int> block_owners(impl_->options.blocks, 0), slot_owners(impl_->options.slots, 0);
-  const auto take = [](std::vector<int>& owners, int index) {
-    TUTTI_CHECK(index >= 0 && index < static_cast<int>(owners.size()));
-    ++owners[index];
-  };
-  for (const BlockId block : impl_->free_blocks) take(block_owners, block.value);
+  const ManagerOptions& o = impl_->options;
+  std::vector<int> by_sequence(static_cast<size_t>(o.blocks), 0), by_snapshot = by_sequence;
+  std::vector<int> slot_owners(static_cast<size_t>(o.slots) + static_cast<size_t>(o.snapshots), 0);
+  const auto take = [](std::vector<int>& owners, int index) { ++owners.at(static_cast<size_t>(index)); };
+  int planned = 0;
   for (const SlotId slot : impl_->free_slots) take(slot_owners, slot.value);
-  for (const auto& [sequence, owned] : impl_->owned) {
-    for (const BlockId block : owned.blocks) take(block_owners, block.value);
-    take(slot_owners, owned.slot.value);
+  for (const auto& [sequence, owner] : impl_->owned) {
+    for (const BlockId block : owner.blocks) take(by_sequence, block.value);
+    for (const Snapshot& snapshot : owner.planned) take(slot_owners, snapshot.slot.value);
+    take(slot_owners, owner.slot.value);
+    planned += static_cast<int>(owner.planned.size());
   }
-  for (const int owners : block_owners) TUTTI_CHECK(owners == 1);
-  for (const int owners : slot_owners) TUTTI_CHECK(owners == 1);
+  for (const SlotId slot : impl_->snapshots.by_age()) {
+    const Snapshot& snapshot = impl_->snapshots.at(slot);
+    TUTTI_CHECK(snapshot.slot == slot && snapshot.partial.valid() == !snapshot.tail.empty());
+    TUTTI_CHECK(snapshot.position % kBlockTokens == static_cast<int>(snapshot.tail.size()));
+    take(slot_owners, slot.value);
+    if (snapshot.partial.valid()) take(by_snapshot, snapshot.partial.value);
+  }
+  TUTTI_CHECK(std::ranges::all_of(slot_owners, [](int owners) { return owners == 1; }));
+  TUTTI_CHECK(planned == impl_->planned && impl_->snapshots.size() + planned <= o.snapshots);
+  TUTTI_CHECK(static_cast<int>(impl_->owned.size()) <= o.slots);
+  impl_->pool.check(by_sequence, by_snapshot);
 }
 
 }  // namespace tutti::cache

@@ -1,5 +1,9 @@
-// The bookkeeping of all caches as one: which sequence owns which blocks and which state slot. Knows no arrays.
-// Thread rule: the engine thread.
+// The bookkeeping of all caches as one: which sequence owns which blocks and which state slot, and what of earlier
+// prompts and answers can be given to a new sequence. Knows no arrays. Thread rule: the engine thread.
+//
+// A prefix can be restored up to position p when every full block before p can be found and, for models with recurrent
+// layers, a snapshot of their state at p exists: such a state can't be cut back. Slots are one pool: those of live
+// sequences and those of snapshots. What a step writes can be found only after commit(): a failed step leaves nothing.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +12,23 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "cache/copy.h"
+#include "cache/prefix_key.h"
 #include "cache/specs.h"
 
 namespace tutti::cache {
 
 struct ManagerOptions {
-  int blocks = 0;  // blocks of kBlockTokens tokens
-  int slots = 0;   // recurrent-state slots = sequences that can hold caches at once
+  int blocks = 0;        // blocks of kBlockTokens tokens
+  int slots = 0;         // sequences that can hold caches at once
+  int snapshots = 0;     // slots beyond those, for snapshots of prefixes; the store has slots + snapshots
+  bool stateful = true;  // the model has recurrent layers: a prefix is of no use without a snapshot
+};
+
+// A list of tokens with the keys of its full blocks.
+struct Prefix {
+  const PrefixChain& chain;
+  std::span<const TokenId> tokens;
 };
 
 class CacheManager {
@@ -23,22 +37,44 @@ class CacheManager {
   ~CacheManager();
 
   // Makes room for `tokens` tokens of the sequence in all (its slot, too, the first time). All or nothing: false
-  // changes nothing.
+  // changes nothing that a sequence holds; what is only kept for later may go.
   bool reserve(SequenceId sequence, int tokens);
-  // Gives back everything of the sequence (finished, aborted or preempted). Unknown sequences are no error.
+  // Gives back everything of the sequence (finished, aborted or preempted). Its published blocks can still be found.
+  // Unknown sequences are no error.
   void release(SequenceId sequence);
+
+  // ---- prefixes
+  // The largest position ≤ limit that all caches can give back; 0 when nothing can.
+  int match_prefix(const Prefix& prefix, int limit) const;
+  // As match_prefix, and the sequence, which holds nothing yet, gets it: its blocks up to there, a slot, and the copies
+  // to be carried out before its first step. 0: nothing to be had (or no room), nothing has changed.
+  int restore(SequenceId sequence, const Prefix& prefix, int limit, std::vector<Copy>& copies);
+  // A slot to which the step in planning is to write the sequence's state at `position`. Invalid when that snapshot
+  // exists, or none can be kept.
+  SlotId plan_snapshot(SequenceId sequence, const Prefix& prefix, int position);
+  // The step is done and the sequence's caches hold `computed` tokens: its full blocks and the planned snapshots up to
+  // there can be found from now on.
+  void commit(SequenceId sequence, const Prefix& prefix, int computed);
+  // As release, but the sequence's own state becomes the snapshot at `computed`: the next turn goes on from there.
+  void keep(SequenceId sequence, const Prefix& prefix, int computed);
+  // The memory has been lost: nothing can be found any more. No sequence may hold anything.
+  void forget();
 
   bool holds(SequenceId sequence) const;
   std::span<const BlockId> blocks(SequenceId sequence) const;
   SlotId slot(SequenceId sequence) const;
 
+  bool stateful() const;
+  bool keeps_prefixes() const;  // false: without room for a snapshot nothing can ever be restored
   int total_blocks() const;
-  int free_blocks() const;
+  int free_blocks() const;  // held by no sequence: what a reservation can get
   int free_slots() const;
+  int cached_blocks() const;  // full blocks that can be found
+  int snapshots() const;
   // Blocks that `tokens` tokens of one sequence take.
   static int blocks_for(int tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
 
-  // Throws InvariantError when a block or slot is owned twice or lost. Tests call it after every operation.
+  // Throws InvariantError when a block or slot is owned wrongly or lost. Tests call it after every operation.
   void check() const;
 
  private:

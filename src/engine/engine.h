@@ -40,6 +40,9 @@ struct Submission {
   int max_tokens = 0;
   std::vector<TokenId> stop_ids;
   int64_t priority = 0;
+  bool use_prefix_cache = true;
+  std::string cache_salt;       // shares cached prefixes only with the same
+  std::vector<int> boundaries;  // ascending positions of the prompt where a message ends
   std::shared_ptr<Stream> stream;
 };
 

@@ -119,6 +119,9 @@ void Loop::accept_choice(const SubmitMessage& message, int choice) {
   request->min_tokens = s.sampling.min_tokens;
   request->stop_ids = s.stop_ids;
   request->priority = s.priority;
+  request->use_prefix_cache = s.use_prefix_cache;
+  request->cache_salt = s.cache_salt;
+  request->boundaries = s.boundaries;
   request->logits_from = s.sampling.prompt_logprobs >= 0 ? 0 : -1;
   const SequenceId id = request->id;
   scheduler_->add(std::move(request));
@@ -145,13 +148,14 @@ void Loop::pause_full_streams() {
 
 void Loop::announce(const StepPlan& plan) {
   for (const PlannedRow& planned : plan.rows) {
-    if (planned.first != 0) continue;
     Row* row = find(planned.sequence);
     if (row == nullptr || row->started) continue;
     row->started = true;
     row->planned = Clock::now();
     started_.push_back(row);
     metrics_.queue_time.observe(seconds_between(row->queued, row->planned));
+    metrics_.prefix_cache_queries += row->prompt_tokens;
+    metrics_.prefix_cache_hits += scheduler_->find(row->id)->cached;
     publish(*row, {.started = true});
   }
 }
@@ -211,6 +215,7 @@ void Loop::start_anew(const std::string& what) {
       parts_.caches->release(row.id);
       end(row, last_of(row), {}, {"internal_error", kInternalLoop});
     }
+    parts_.caches->forget();
     scheduler_ = std::make_unique<schedule::Scheduler>(options_.schedule, *parts_.caches);
     runner_.recover();
   } catch (const std::exception& e) {
@@ -366,6 +371,8 @@ void Loop::observe_state() {
   metrics_.running = running;
   metrics_.waiting = waiting;
   metrics_.kv_blocks_used = parts_.caches->total_blocks() - parts_.caches->free_blocks();
+  metrics_.cached_tokens = int64_t{parts_.caches->cached_blocks()} * cache::kBlockTokens;
+  metrics_.snapshots = parts_.caches->snapshots();
   metrics_.preemptions = preemptions_before_ + scheduler_->preemptions();
 }
 

@@ -1,8 +1,10 @@
 #include "engine/metrics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include <fmt/format.h>
+#include "cache/specs.h"
 
 namespace tutti::engine {
 
@@ -126,6 +128,9 @@ std::string Metrics::prometheus(const std::string& model_name) const {
   page.single("vllm:generation_tokens_total", "counter", "Tokens generated.", generation_tokens.load());
   page.single("vllm:num_preemptions_total", "counter", "Sequences that lost their caches to others.",
               preemptions.load());
+  page.single("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked for in the prefix cache.",
+              prefix_cache_queries.load());
+  page.single("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.", prefix_cache_hits.load());
   page.family("vllm:request_success_total", "counter", "Sequences that ended, by reason.");
   page.sample(finished_stop.load(), "finished_reason=\"stop\"");
   page.sample(finished_length.load(), "finished_reason=\"length\"");
@@ -143,6 +148,13 @@ std::string Metrics::prometheus(const std::string& model_name) const {
   page.family("tutti:memory_bytes", "gauge", "Memory by what it holds.");
   page.sample(memory_weights.load(), "kind=\"weights\"");
   page.sample(memory_caches.load(), "kind=\"caches\"");
+  page.single("tutti:prefix_cache_tokens", "gauge", "Tokens in whole blocks that the prefix cache can give back.",
+              cached_tokens.load());
+  page.family("tutti:cache_entries", "gauge", "Entries of the prefix cache.");
+  page.sample(cached_tokens.load() / cache::kBlockTokens, "kind=\"block\"");
+  page.sample(snapshots.load(), "kind=\"snapshot\"");
+  page.single("tutti:prefix_cache_snapshot_bytes", "gauge", "Bytes of the snapshots of recurrent states.",
+              snapshots.load() * snapshot_bytes.load());
   page.single("tutti:engine_steps_total", "counter", "Steps of the engine.", engine_steps.load());
   page.single("tutti:ignored_fields_total", "counter", "Request fields accepted without effect.",
               ignored_fields_.load());

@@ -30,6 +30,9 @@ struct Metrics {
   std::atomic<int64_t> running{0}, waiting{0};
   std::atomic<int64_t> kv_blocks_used{0}, kv_blocks_total{0};
   std::atomic<int64_t> prompt_tokens{0}, generation_tokens{0}, preemptions{0}, engine_steps{0};
+  std::atomic<int64_t> prefix_cache_queries{0}, prefix_cache_hits{0};  // prompt tokens: looked for, found
+  std::atomic<int64_t> cached_tokens{0}, snapshots{0};                 // that can be found now
+  std::atomic<int64_t> snapshot_bytes{0};                              // of one
   std::atomic<int64_t> finished_stop{0}, finished_length{0}, finished_abort{0}, finished_error{0};
   std::atomic<int64_t> memory_weights{0}, memory_caches{0};
   Histogram time_to_first_token, inter_token_latency, e2e_latency, queue_time, prefill_time, decode_time;

@@ -102,10 +102,26 @@ class GatedDelta {
     }
     const int n = batch_.row_tokens(r);
     const int64_t at = int64_t{batch_.row_begin[r]} * C_;
+    emit_windows(r, window, begin, end);
     table_.conv_silu(b_.qkv + at, C_, n, C_, w_.conv.values.data(), window, b_.conv + at, begin, end);
     if (value) return;
     const float scale = unit < Hk ? 1.0f / std::sqrt(static_cast<float>(Dk)) : 1.0f;
     table_.l2_norm(b_.conv + at + begin, C_, n, Dk, scale);
+  }
+
+  // Channels [begin, end) of the windows after the row's emitted tokens: the last 3 of (window, inputs so far).
+  void emit_windows(int r, const float* window, int begin, int end) {
+    const int64_t channels = end - begin;
+    for (const StepBatch::Emit& emit : batch_.emits_of(r)) {
+      const int done = emit.token - batch_.row_begin[r] + 1;
+      float* to = cache_.conv + int64_t{emit.slot} * 3 * C_;
+      for (int j = 0; j < 3; ++j) {
+        const int64_t input = int64_t{done} + j - 3;  // < 0: still the window's
+        const float* from =
+            input < 0 ? window + (3 + input) * C_ : b_.qkv + (int64_t{batch_.row_begin[r]} + input) * C_;
+        std::copy_n(from + begin, channels, to + int64_t{j} * C_ + begin);
+      }
+    }
   }
 
   // The recurrence by row, value head and columns of 16; then the gated norm and the conversion for the output product.
@@ -131,16 +147,34 @@ class GatedDelta {
     });
   }
 
+  float* state_of(int slot, int h) const {
+    return cache_.state + (int64_t{slot} * w_.value_heads + h) * w_.value_dim * w_.key_dim;
+  }
+
+  // The row's tokens, cut where the state is emitted.
   void recur_tile(int r, int h, int tile_begin, int tile_end) {
-    const int Hk = w_.key_heads, Hv = w_.value_heads, Dk = w_.key_dim, Dv = w_.value_dim;
-    const int64_t t = batch_.row_begin[r];
-    float* state = cache_.state + (int64_t{batch_.slot[r]} * Hv + h) * Dv * Dk;
-    if (batch_.first[r] == 0) {
-      std::fill(state + int64_t{tile_begin} * 16 * Dk, state + int64_t{tile_end} * 16 * Dk, 0.0f);
+    float* state = state_of(batch_.slot[r], h);
+    const int64_t begin = int64_t{tile_begin} * 16 * w_.key_dim, end = int64_t{tile_end} * 16 * w_.key_dim;
+    if (batch_.first[r] == 0) std::fill(state + begin, state + end, 0.0f);
+    int token = batch_.row_begin[r];
+    for (const StepBatch::Emit& emit : batch_.emits_of(r)) {
+      recur_tokens(h, token, emit.token + 1, {state, tile_begin, tile_end});
+      std::copy(state + begin, state + end, state_of(emit.slot, h) + begin);
+      token = emit.token + 1;
     }
+    recur_tokens(h, token, batch_.row_begin[r + 1], {state, tile_begin, tile_end});
+  }
+
+  struct StateTiles {
+    float* state;  // of one head
+    int begin, end;
+  };
+  void recur_tokens(int h, int64_t t, int64_t end, const StateTiles& tiles) {
+    if (t == end) return;
+    const int Hk = w_.key_heads, Hv = w_.value_heads, Dk = w_.key_dim, Dv = w_.value_dim;
     const int key_head = h / (Hv / Hk);
     const float* row = b_.conv + t * C_;
-    table_.delta_rule({.n = batch_.row_tokens(r),
+    table_.delta_rule({.n = static_cast<int>(end - t),
                        .Dk = Dk,
                        .Dv = Dv,
                        .q = row + key_head * Dk,
@@ -151,11 +185,11 @@ class GatedDelta {
                        .decay = b_.decay + t * Hv + h,
                        .beta = b_.beta + t * Hv + h,
                        .gate_stride = Hv,
-                       .state = state,
+                       .state = tiles.state,
                        .o = b_.o + (t * Hv + h) * Dv,
                        .o_stride = int64_t{Hv} * Dv,
-                       .tile_begin = tile_begin,
-                       .tile_end = tile_end});
+                       .tile_begin = tiles.begin,
+                       .tile_end = tiles.end});
   }
 
   void finish_head(int r, int h, const Inputs& next) {

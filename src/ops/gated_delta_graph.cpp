@@ -26,12 +26,16 @@ void write_slot(mx::array& pool, int slot, const mx::array& value) {
   pool = mx::slice_update(std::move(pool), mx::expand_dims(value, 0), start, stop);
 }
 
-// u [n, C] → silu of the causal convolution; the pool's window becomes the last 3 inputs.
-mx::array convolve(const mx::array& u, mx::array& pool, int slot, bool fresh, const Vector& taps) {
-  const int n = u.shape(0), C = u.shape(1);
-  const auto window = fresh ? mx::zeros({3, C}, mx::float32) : read_slot(pool, slot);
+// Row r's inputs u [n, C] → silu of the causal convolution; the pool's window becomes the last 3 inputs.
+mx::array convolve(const mx::array& u, mx::array& pool, const StepBatch& batch, int r, const Vector& taps) {
+  const int n = u.shape(0), C = u.shape(1), slot = batch.slot[r];
+  const auto window = batch.first[r] == 0 ? mx::zeros({3, C}, mx::float32) : read_slot(pool, slot);
   const auto c = mx::concatenate({window, u}, 0);
   write_slot(pool, slot, rows(c, n, n + 3));
+  for (const StepBatch::Emit& emit : batch.emits_of(r)) {
+    const int done = emit.token - batch.row_begin[r] + 1;
+    write_slot(pool, emit.slot, rows(c, done, done + 3));
+  }
   auto y = rows(taps.array, 0, 1) * rows(c, 0, n);
   for (int j = 1; j < 4; ++j) y = y + rows(taps.array, j, j + 1) * rows(c, j, j + n);
   return silu(y);
@@ -52,9 +56,11 @@ Tokens split(const mx::array& y, const mx::array& decay, const mx::array& beta, 
   return {mx::repeat(q, Hv / Hk, 1), mx::repeat(k, Hv / Hk, 1), part(2 * kd, Hv, Dv), decay, beta};
 }
 
-// The recurrence (docs/model.md 6.4) over the row's tokens; state [Hv, Dk, Dv] is replaced. → [n, Hv, Dv]
-mx::array recur(const Tokens& t, mx::array& state) {
+// The recurrence (docs/model.md 6.4) over row r's tokens, from and to its slot of the pool. → [n, Hv, Dv]
+mx::array recur(const Tokens& t, mx::array& pool, const StepBatch& batch, int r) {
   const int n = t.q.shape(0), Hv = t.q.shape(1), Dk = t.q.shape(2), Dv = t.v.shape(2);
+  auto state = batch.first[r] == 0 ? mx::zeros({Hv, Dk, Dv}, mx::float32) : read_slot(pool, batch.slot[r]);
+  auto emits = batch.emits_of(r);
   std::vector<mx::array> outputs;
   for (int i = 0; i < n; ++i) {
     const auto token = [&](const mx::array& a, mx::Shape shape) {
@@ -66,7 +72,11 @@ mx::array recur(const Tokens& t, mx::array& state) {
     const auto u = token(t.beta, {Hv, 1, 1}) * (token(t.v, {Hv, 1, Dv}) - predicted);
     state = state + k * u;
     outputs.push_back(mx::reshape(mx::sum(state * q, 1), {1, Hv, Dv}));
+    if (emits.empty() || emits.front().token != batch.row_begin[r] + i) continue;
+    write_slot(pool, emits.front().slot, state);
+    emits = emits.subspan(1);
   }
+  write_slot(pool, batch.slot[r], state);
   return mx::concatenate(outputs, 0);
 }
 
@@ -87,12 +97,10 @@ mx::array gated_delta(const mx::array& x, const Step& step, const DeltaWeights& 
 
   std::vector<mx::array> outputs;
   for (int r = 0; r < batch.R(); ++r) {
-    const int begin = batch.row_begin[r], end = batch.row_begin[r + 1], slot = batch.slot[r];
-    const bool fresh = batch.first[r] == 0;
-    const auto y = convolve(rows(u, begin, end), *cache.conv, slot, fresh, w.conv);
-    auto state = fresh ? mx::zeros({Hv, w.key_dim, Dv}, mx::float32) : read_slot(*cache.state, slot);
-    outputs.push_back(recur(split(y, rows(decay, begin, end), rows(beta, begin, end), w), state));
-    write_slot(*cache.state, slot, state);
+    const int begin = batch.row_begin[r], end = batch.row_begin[r + 1];
+    const auto y = convolve(rows(u, begin, end), *cache.conv, batch, r, w.conv);
+    const auto tokens = split(y, rows(decay, begin, end), rows(beta, begin, end), w);
+    outputs.push_back(recur(tokens, *cache.state, batch, r));
   }
   const auto o = rms(mx::concatenate(outputs, 0), w.norm, w.eps) * silu(z);
   return x + linear(mx::reshape(o, {T, Hv * Dv}), w.out);

@@ -19,6 +19,13 @@ bool ascending(const std::vector<int32_t>& v) {
 
 }  // namespace
 
+std::span<const StepBatch::Emit> StepBatch::emits_of(int r) const {
+  const auto before = [](const Emit& emit, int32_t token) { return emit.token < token; };
+  const auto begin = std::lower_bound(emits.begin(), emits.end(), row_begin[r], before);
+  const auto end = std::lower_bound(begin, emits.end(), row_begin[r + 1], before);
+  return {begin, end};
+}
+
 void check_batch(const char* op, const StepBatch& batch) {
   const int T = batch.T(), R = batch.R();
   const auto rows = static_cast<size_t>(R);
@@ -42,8 +49,13 @@ void check_batch(const char* op, const StepBatch& batch) {
   require(std::all_of(batch.block_table.begin(), batch.block_table.end(), [](int32_t b) { return b >= 0; }), op,
           "a block is negative");
   std::vector<int32_t> slots = batch.slot;
+  for (const StepBatch::Emit& emit : batch.emits) slots.push_back(emit.slot);
   std::sort(slots.begin(), slots.end());
-  require(slots.front() >= 0 && ascending(slots), op, "a slot is negative or used twice");
+  require(slots.front() >= 0 && ascending(slots), op, "a slot is negative or written twice");
+  std::vector<int32_t> emitted;
+  for (const StepBatch::Emit& emit : batch.emits) emitted.push_back(emit.token);
+  require(ascending(emitted), op, "emits do not ascend");
+  require(emitted.empty() || (emitted.front() >= 0 && emitted.back() < T), op, "an emit is outside the tokens");
   require(ascending(batch.logits_of), op, "logits_of does not ascend");
   require(batch.logits_of.empty() || (batch.logits_of.front() >= 0 && batch.logits_of.back() < T), op,
           "logits_of is outside the tokens");

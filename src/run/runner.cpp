@@ -53,6 +53,8 @@ ops::StepBatch Runner::assemble(const StepPlan& plan, const schedule::Scheduler&
     const auto tokens = sequence->tokens.begin() + row.first;
     batch.tokens.insert(batch.tokens.end(), tokens, tokens + row.n);
     for (int i = 0; i < row.n; ++i) batch.positions.push_back(row.first + i);
+    for (const PlannedRow::Emit& emit : row.emits)
+      batch.emits.push_back({.token = batch.row_begin.back() + emit.position - 1 - row.first, .slot = emit.slot.value});
     batch.row_begin.push_back(batch.T());
     batch.first.push_back(row.first);
     batch.slot.push_back(caches.slot(row.sequence).value);
@@ -72,6 +74,7 @@ std::vector<RowResult> Runner::run(const StepPlan& plan, const schedule::Schedul
                                    const cache::CacheManager& caches) {
   auto step = std::make_shared<ops::StepContext>();
   step->batch = assemble(plan, scheduler, caches);  // 3 assemble
+  store_->copy(plan.copies);
   step->numerics = numerics_;
   step->pool = pool_;
   step->table = table_;

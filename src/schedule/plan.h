@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "cache/copy.h"
 
 namespace tutti::schedule {
 
@@ -14,10 +15,16 @@ struct PlannedRow {
   int logits =
       0;  // the last `logits` tokens of the row want logits: 1 where a token is sampled, 0 in an unfinished prompt
   bool samples = false;  // the last token's logits give the sequence's next token
+  struct Emit {
+    int position = 0;  // in (first, first + n]
+    SlotId slot;
+  };
+  std::vector<Emit> emits;  // the state after `position` tokens goes to `slot` as well; ascending
 };
 
 struct StepPlan {
   std::vector<PlannedRow> rows;
+  std::vector<cache::Copy> copies;    // to be carried out, in order, before the step
   std::vector<SequenceId> preempted;  // lost their caches while this plan was made
   int64_t step = 0;
 

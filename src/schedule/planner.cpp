@@ -13,7 +13,11 @@ namespace {
 struct Candidate {
   Sequence* sequence = nullptr;
   int64_t level = 0;  // effective priority
+  int cached = 0;     // tokens that it would find in the prefix cache
 };
+
+// A prefix that is being computed is worth waiting for when it saves so many tokens.
+constexpr int kJoinTokens = 32;
 
 class Planner {
  public:
@@ -26,6 +30,7 @@ class Planner {
     if (plan_.rows.empty()) plan_most_senior();
     // Nothing can go on but a waiting sequence, and paused rows hold what it needs.
     while (plan_.rows.empty() && active_waiting() && preempt_paused()) plan_prompts();
+    plan_snapshots(state_, plan_);
   }
 
  private:
@@ -42,7 +47,7 @@ class Planner {
     const SequenceId id = victim.request->id;
     std::erase_if(plan_.rows, [&](const PlannedRow& row) { return row.sequence == id; });
     plan_.preempted.push_back(id);
-    state_.send_back(victim);
+    state_.send_back(victim, true);
     ++victim.preemptions;
     ++state_.preemptions;
   }
@@ -97,7 +102,8 @@ class Planner {
     const std::vector<Candidate> candidates = gather();
     if (candidates.empty()) return;
     std::vector<PromptShare> shares;
-    for (const Candidate& c : candidates) shares.push_back({.want = c.sequence->uncomputed(), .level = c.level});
+    for (const Candidate& c : candidates)
+      shares.push_back({.want = c.sequence->uncomputed() - c.cached, .level = c.level});
     const int planned = plan_.tokens();
     const int wanted = std::max({token_budget_ - planned, state_.options.min_prompt_tokens, 1});
     share_tokens(shares, std::min(wanted, cap() - planned));
@@ -127,7 +133,9 @@ class Planner {
       for (const auto& [arrival, sequence] : queue) {
         if (taken == places) break;
         if (sequence->paused) continue;
-        waiting.push_back({sequence, state_.effective_priority(*sequence, best)});
+        const int cached = state_.cached_prefix(*sequence);
+        if (another_computes_more(*sequence, cached, waiting)) continue;
+        waiting.push_back({sequence, state_.effective_priority(*sequence, best), cached});
         ++taken;
       }
     }
@@ -142,6 +150,22 @@ class Planner {
       if (!row->paused && !row->decodes()) all.push_back({row, state_.effective_priority(*row, best)});
     sort(all);
     return all;
+  }
+
+  // Will a row that runs, or is about to, leave more of this prompt in the cache than is there now?
+  bool another_computes_more(const Sequence& sequence, int cached, const std::vector<Candidate>& before) const {
+    if (sequence.chain == nullptr || sequence.request->logits_from >= 0) return false;
+    const auto computes_more = [&](const Sequence& other, int computed) {
+      if (other.chain == nullptr || other.paused || computed >= other.prompt_tokens()) return false;
+      int upto = std::min(common_prefix(sequence, other), static_cast<int>(sequence.tokens.size()) - 1);
+      if (upto < cached + kJoinTokens) return false;
+      if (!state_.caches.stateful()) return upto / cache::kBlockTokens * cache::kBlockTokens >= cached + kJoinTokens;
+      const auto coming = snapshot_positions(other, state_.options.snapshot_every, computed, upto);
+      return !coming.empty() && coming.back() >= cached + kJoinTokens;
+    };
+    return std::ranges::any_of(state_.running,
+                               [&](const Sequence* row) { return computes_more(*row, row->computed); }) ||
+           std::ranges::any_of(before, [&](const Candidate& c) { return computes_more(*c.sequence, c.cached); });
   }
 
   static void sort(std::vector<Candidate>& candidates) {
@@ -162,11 +186,15 @@ class Planner {
     const SequenceId id = sequence.request->id;
     const bool fresh = sequence.status != Status::running;
     if (fresh && (state_.caches.free_slots() == 0 || blocks_to_admit(sequence) > state_.caches.free_blocks())) return;
-    n = cut_to_logits(sequence, n);
+    if (fresh) state_.restore(sequence, plan_.copies);
+    n = cut_to_logits(sequence, std::min(n, sequence.uncomputed()));
     int room = room_for(sequence);
     while (room == 0 && !fresh && preempt_for(sequence)) room = room_for(sequence);
     n = std::min(n, room);
-    if (n == 0) return;
+    if (n == 0) {
+      if (fresh) state_.release(sequence, false), sequence.computed = 0;
+      return;
+    }
     TUTTI_CHECK(state_.caches.reserve(id, sequence.computed + n));
     if (fresh) state_.admit(sequence, candidate.level);
     plan_.rows.push_back(make_row(sequence, n));
@@ -195,6 +223,18 @@ class Planner {
 };
 
 }  // namespace
+
+void plan_snapshots(State& state, StepPlan& plan) {
+  for (PlannedRow& row : plan.rows) {
+    const Sequence& sequence = *state.find(row.sequence);
+    if (sequence.chain == nullptr) continue;
+    const int end = row.first + row.n;
+    for (const int position : snapshot_positions(sequence, state.options.snapshot_every, row.first, end)) {
+      const SlotId slot = state.caches.plan_snapshot(row.sequence, prefix_of(sequence), position);
+      if (slot.valid()) row.emits.push_back({position, slot});
+    }
+  }
+}
 
 void plan_step(State& state, StepPlan& plan, int token_budget) {
   Planner(state, plan, token_budget).run();

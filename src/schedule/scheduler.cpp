@@ -20,6 +20,8 @@ std::vector<std::string> SchedulerOptions::validate() const {
   at_least("min_prompt_tokens", min_prompt_tokens, 0);
   at_least("max_prompt_logits", max_prompt_logits, 1);
   at_least("priority_age_ms", priority_age_ms, 1);
+  at_least("snapshot_every", snapshot_every, 0);
+  at_least("max_prompt_snapshots", max_prompt_snapshots, 2);
   return problems;
 }
 
@@ -36,6 +38,22 @@ Scheduler::Scheduler(SchedulerOptions options, cache::CacheManager& caches)
 
 Scheduler::~Scheduler() = default;
 
+namespace {
+
+// The end of the first message (system and tools), the ends of the last ones, and the last position that a repetition
+// can go on from.
+std::vector<int> prompt_snapshots(const Request& request, int most) {
+  const int last = static_cast<int>(request.prompt.size()) - 1;
+  std::vector<int> all;
+  for (const int position : request.boundaries)
+    if (position > 0 && position < last) all.push_back(position);
+  if (last > 0) all.push_back(last);
+  if (static_cast<int>(all.size()) > most) all.erase(all.begin() + 1, all.end() - (most - 1));
+  return all;
+}
+
+}  // namespace
+
 void Scheduler::add(std::shared_ptr<const Request> request) {
   TUTTI_CHECK(request != nullptr && request->id.valid() && !impl_->all.contains(request->id));
   TUTTI_CHECK(!request->prompt.empty() && request->max_tokens >= 0);
@@ -49,6 +67,11 @@ void Scheduler::add(std::shared_ptr<const Request> request) {
   sequence->tokens = request->prompt;
   sequence->arrival = impl_->next_arrival++;
   sequence->queued_ms = impl_->now_ms;
+  if (impl_->options.prefix_caching && impl_->caches.keeps_prefixes() && request->use_prefix_cache) {
+    sequence->chain = std::make_unique<cache::PrefixChain>(cache::prefix_root(request->cache_salt));
+    sequence->chain->extend(sequence->tokens);
+    sequence->snapshot_at = prompt_snapshots(*request, impl_->options.max_prompt_snapshots);
+  }
   sequence->request = std::move(request);
   Sequence& added = *sequence;
   impl_->all.emplace(added.request->id, std::move(sequence));
@@ -90,14 +113,21 @@ StepPlan Scheduler::plan_alone(SequenceId sequence) {
   plan.step = ++impl_->step;
   Sequence* s = impl_->find(sequence);
   if (s == nullptr) return plan;
+  const bool fresh = s->status != Status::running;
+  if (fresh) impl_->restore(*s, plan.copies);
   const int64_t held = static_cast<int64_t>(impl_->caches.blocks(sequence).size());
   const int64_t room = (held + impl_->caches.free_blocks()) * cache::kBlockTokens - s->computed;
   int64_t n = std::min<int64_t>({room, s->uncomputed(), impl_->options.max_num_batched_tokens});
   if (s->logits_done < s->prompt_tokens() && s->request->logits_from >= 0)
     n = std::min<int64_t>(n, impl_->options.max_prompt_logits);
-  if (n < 1 || !impl_->caches.reserve(sequence, s->computed + static_cast<int>(n))) return plan;
-  if (s->status != Status::running) impl_->admit(*s, s->request->priority);
+  if (n < 1 || !impl_->caches.reserve(sequence, s->computed + static_cast<int>(n))) {
+    if (fresh) impl_->release(*s, false), s->computed = 0;
+    plan.copies.clear();
+    return plan;
+  }
+  if (fresh) impl_->admit(*s, s->request->priority);
   plan.rows.push_back(make_row(*s, static_cast<int>(n)));
+  plan_snapshots(*impl_, plan);
   return plan;
 }
 
@@ -121,6 +151,7 @@ void commit_row(State& state, Sequence& sequence, const SampledToken& sampled, s
   TokenEvent event{.sequence = sampled.sequence, .token = sampled.token};
   if (sampled.token >= 0) {
     sequence.tokens.push_back(sampled.token);
+    if (sequence.chain != nullptr) sequence.chain->extend(sequence.tokens);
     event.finish = reason_to_finish(sequence, sampled.token, state.options.max_model_len);
     if (event.finish == FinishReason::stop) event.stop_token = sampled.token;
   } else if (sequence.request->max_tokens == 0 && sequence.uncomputed() == 0) {
@@ -134,6 +165,7 @@ void commit_row(State& state, Sequence& sequence, const SampledToken& sampled, s
   }
   event.prompt_tokens = sequence.prompt_tokens();
   event.generated = sequence.generated();
+  event.cached_tokens = sequence.cached;
   events.push_back(event);
 }
 
@@ -151,6 +183,8 @@ std::vector<TokenEvent> Scheduler::commit(const StepPlan& plan, std::span<const 
     TUTTI_CHECK(sequence->status == Status::running && sequence->computed == row.first);
     TUTTI_CHECK(sampled[r].failed || row.samples == (sampled[r].token >= 0));
     sequence->computed = row.first + row.n;
+    if (sequence->chain != nullptr && !sampled[r].failed)
+      impl_->caches.commit(row.sequence, prefix_of(*sequence), sequence->computed);
     sequence->last_served = ++impl_->served;
     sequence->logits_done = std::max(sequence->logits_done, std::min(sequence->computed, sequence->prompt_tokens()));
     commit_row(*impl_, *sequence, sampled[r], events);
@@ -160,12 +194,13 @@ std::vector<TokenEvent> Scheduler::commit(const StepPlan& plan, std::span<const 
 
 void Scheduler::roll_back(const StepPlan& plan, bool all) {
   if (all) {
-    while (!impl_->running.empty()) impl_->send_back(*impl_->running.back());
+    while (!impl_->running.empty()) impl_->send_back(*impl_->running.back(), false);
+    impl_->caches.forget();
     return;
   }
   for (const PlannedRow& row : plan.rows) {
     Sequence* sequence = impl_->find(row.sequence);
-    if (sequence != nullptr && sequence->status == Status::running) impl_->send_back(*sequence);
+    if (sequence != nullptr && sequence->status == Status::running) impl_->send_back(*sequence, false);
   }
 }
 
@@ -192,7 +227,7 @@ int64_t Scheduler::preemptions() const {
 void Scheduler::check() const {
   const State& state = *impl_;
   size_t queued = 0;
-  int blocks = 0, paused = 0;
+  int paused = 0;
   for (const auto& [priority, queue] : state.waiting) {
     TUTTI_CHECK(!queue.empty());
     for (const auto& [arrival, s] : queue) {
@@ -207,7 +242,6 @@ void Scheduler::check() const {
     const int held = static_cast<int>(state.caches.blocks(s->request->id).size());
     TUTTI_CHECK(cache::CacheManager::blocks_for(s->computed) <= held);
     TUTTI_CHECK(held <= cache::CacheManager::blocks_for(static_cast<int>(s->tokens.size())));
-    blocks += held;
   }
   for (const auto& [id, s] : state.all) {
     TUTTI_CHECK(s->request->id == id && state.find(id) == s.get());
@@ -220,7 +254,6 @@ void Scheduler::check() const {
   TUTTI_CHECK(static_cast<int>(state.running.size()) <= state.options.max_num_seqs);
   TUTTI_CHECK(
       std::is_sorted(state.running.begin(), state.running.end(), [](auto* a, auto* b) { return senior(*a, *b); }));
-  TUTTI_CHECK(blocks + state.caches.free_blocks() == state.caches.total_blocks());
   state.caches.check();
 }
 

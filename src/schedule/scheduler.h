@@ -9,6 +9,9 @@
 // running row if that is younger than itself; else it waits with its caches. What is preempted gives its caches back,
 // keeps its tokens, and is recomputed once all of them fit. So the oldest row always goes on, and one full row always
 // fits (checked at construction).
+//
+// A sequence that is admitted starts at the longest prefix that the caches can give back. One whose prompt begins as
+// another's that is being computed right now waits until that one has left what they share in the cache.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +33,10 @@ struct SchedulerOptions {
   int min_prompt_tokens = 16;         // prompt tokens per step while any prompt waits (the cap still holds)
   int max_prompt_logits =
       128;  // logits rows per step for prompt log-probabilities: a row of them is a whole vocabulary
-  int64_t priority_age_ms = 30'000;           // a sequence that waits so long gains one step of priority
+  int64_t priority_age_ms = 30'000;  // a sequence that waits so long gains one step of priority
+  bool prefix_caching = true;
+  int snapshot_every = 0;         // also snapshots at the multiples of so many tokens; 0: only where prompts say so
+  int max_prompt_snapshots = 16;  // per prompt: its first message's end and its last ones
   std::vector<std::string> validate() const;  // all problems
 };
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "cache/prefix_key.h"
 #include "schedule/request.h"
 
 namespace tutti::schedule {
@@ -24,6 +25,11 @@ struct Sequence {
   int64_t queued_ms = 0;    // when it came, by the scheduler's clock
   int64_t rank = 0;         // priority with which it was admitted; (rank, arrival) is its seniority while it runs
   int logits_done = 0;      // prompt tokens whose logits have been reported: not asked for again after a preemption
+  // Keys of the tokens' full blocks; null when the sequence has nothing to do with the prefix cache.
+  std::unique_ptr<cache::PrefixChain> chain;
+  std::vector<int> snapshot_at;  // ascending positions of the prompt at which a snapshot is wanted
+  int cached = 0;                // prompt tokens that came from the cache when it was first admitted
+  bool admitted = false;         // has held caches
 
   int prompt_tokens() const { return static_cast<int>(request->prompt.size()); }
   int generated() const { return static_cast<int>(tokens.size()) - prompt_tokens(); }

@@ -25,13 +25,36 @@ void State::admit(Sequence& sequence, int64_t rank) {
   dequeue(sequence);
   sequence.status = Status::running;
   sequence.rank = rank;
+  if (!sequence.admitted) sequence.cached = sequence.computed;
+  sequence.admitted = true;
   const auto after = [](const Sequence* a, const Sequence* b) { return senior(*a, *b); };
   running.insert(std::upper_bound(running.begin(), running.end(), &sequence, after), &sequence);
 }
 
-void State::send_back(Sequence& sequence) {
+int State::cached_prefix(const Sequence& sequence) const {
+  // Prompt log-probabilities need every token's logits.
+  if (sequence.chain == nullptr || sequence.request->logits_from >= 0) return 0;
+  // The last token is computed in any case: its logits are wanted.
+  return caches.match_prefix(prefix_of(sequence), static_cast<int>(sequence.tokens.size()) - 1);
+}
+
+void State::restore(Sequence& sequence, std::vector<cache::Copy>& copies) {
+  TUTTI_CHECK(sequence.status != Status::running && sequence.computed == 0);
+  if (sequence.chain == nullptr || sequence.request->logits_from >= 0) return;
+  const int limit = static_cast<int>(sequence.tokens.size()) - 1;
+  sequence.computed = caches.restore(sequence.request->id, prefix_of(sequence), limit, copies);
+}
+
+void State::release(Sequence& sequence, bool intact) {
+  if (intact && sequence.chain != nullptr)
+    caches.keep(sequence.request->id, prefix_of(sequence), sequence.computed);
+  else
+    caches.release(sequence.request->id);
+}
+
+void State::send_back(Sequence& sequence, bool intact) {
   TUTTI_CHECK(sequence.status == Status::running);
-  caches.release(sequence.request->id);
+  release(sequence, intact);
   std::erase(running, &sequence);
   sequence.computed = 0;
   sequence.status = Status::preempted;
@@ -42,8 +65,9 @@ TokenEvent State::finish(Sequence& sequence, TokenEvent event) {
   event.sequence = sequence.request->id;
   event.prompt_tokens = sequence.prompt_tokens();
   event.generated = sequence.generated();
+  event.cached_tokens = sequence.cached;
   if (sequence.status == Status::running) {
-    caches.release(sequence.request->id);
+    release(sequence, event.finish != FinishReason::error);
     std::erase(running, &sequence);
   } else {
     dequeue(sequence);
@@ -66,6 +90,34 @@ int64_t State::effective_priority(const Sequence& sequence, int64_t best) const 
   const uint64_t gained =
       static_cast<uint64_t>(std::max<int64_t>(0, now_ms - sequence.queued_ms) / options.priority_age_ms);
   return gained >= above_best ? best : priority - static_cast<int64_t>(gained);
+}
+
+std::vector<int> snapshot_positions(const Sequence& sequence, int period, int after, int upto) {
+  std::vector<int> positions;
+  for (const int position : sequence.snapshot_at)
+    if (position > after && position <= upto) positions.push_back(position);
+  if (period > 0)
+    for (int position = (after / period + 1) * period; position <= upto; position += period)
+      positions.push_back(position);
+  std::ranges::sort(positions);
+  positions.erase(std::ranges::unique(positions).begin(), positions.end());
+  return positions;
+}
+
+int common_prefix(const Sequence& a, const Sequence& b) {
+  const auto &x = a.chain->keys(), &y = b.chain->keys();
+  if (x.front() != y.front()) return 0;
+  // Chained keys: once they differ, they differ for good.
+  size_t same = 1, end = std::min(x.size(), y.size()) + 1;
+  while (end - same > 1) {
+    const size_t middle = (same + end) / 2;
+    (x[middle - 1] == y[middle - 1] ? same : end) = middle;
+  }
+  const size_t begin = (same - 1) * cache::kBlockTokens, size = std::min(a.tokens.size(), b.tokens.size());
+  const auto [in_a, in_b] =
+      std::mismatch(a.tokens.begin() + static_cast<int64_t>(begin), a.tokens.begin() + static_cast<int64_t>(size),
+                    b.tokens.begin() + static_cast<int64_t>(begin));
+  return static_cast<int>(in_a - a.tokens.begin());
 }
 
 PlannedRow make_row(const Sequence& sequence, int n) {

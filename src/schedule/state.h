@@ -31,8 +31,14 @@ struct State {
   void dequeue(Sequence& sequence);
   // The sequence has just got its caches.
   void admit(Sequence& sequence, int64_t rank);
-  // Caches go back, tokens stay; it waits to be recomputed.
-  void send_back(Sequence& sequence);
+  // What a sequence without caches would find in the prefix cache, tokens.
+  int cached_prefix(const Sequence& sequence) const;
+  // Gives it to the sequence, if there is room. It must be admitted or released in this step.
+  void restore(Sequence& sequence, std::vector<cache::Copy>& copies);
+  // Caches go back, tokens stay; it waits to be recomputed. `intact`: its caches hold what `computed` says.
+  void send_back(Sequence& sequence, bool intact);
+  // Caches go back; what they hold is left in the prefix cache if it is `intact`.
+  void release(Sequence& sequence, bool intact);
   // Takes it out of everything and destroys it.
   TokenEvent finish(Sequence& sequence, TokenEvent event);
 
@@ -48,7 +54,18 @@ inline bool senior(const Sequence& a, const Sequence& b) {
 // The row that computes n tokens of the sequence from where it stands.
 PlannedRow make_row(const Sequence& sequence, int n);
 
+inline cache::Prefix prefix_of(const Sequence& sequence) {
+  return {*sequence.chain, sequence.tokens};
+}
+
+// Where the state of the sequence is wanted in (after, upto], ascending: prompt boundaries, multiples of the period.
+std::vector<int> snapshot_positions(const Sequence& sequence, int period, int after, int upto);
+// Tokens that both begin with; 0 under different salts.
+int common_prefix(const Sequence& a, const Sequence& b);
+
 // planner.cpp
+// Adds to the rows of a plan the states that they are to emit.
+void plan_snapshots(State& state, StepPlan& plan);
 void plan_step(State& state, StepPlan& plan, int token_budget);
 
 }  // namespace tutti::schedule

@@ -18,7 +18,7 @@ namespace tutti::engine {
 using Ids = std::vector<TokenId>;
 
 struct KitchenOptions {
-  int blocks = 256, slots = 16, rows = 16, cap = 2048, max_model_len = 1024, max_queue = 1024;
+  int blocks = 256, slots = 16, snapshots = 0, rows = 16, cap = 2048, max_model_len = 1024, max_queue = 1024;
   std::chrono::seconds watchdog{60};
   std::chrono::milliseconds step_budget{250};
   bool loses_all = false;
@@ -29,15 +29,18 @@ struct Kitchen {
   explicit Kitchen(KitchenOptions o = {}, std::function<void(const ops::StepBatch&)> before = {}) {
     EngineOptions options;
     options.schedule = {.max_num_batched_tokens = o.cap, .max_num_seqs = o.rows, .max_model_len = o.max_model_len};
+    options.schedule.snapshot_every = 128;
     options.max_queue = o.max_queue;
     options.watchdog = o.watchdog;
     options.step_budget = o.step_budget;
     engine = std::make_unique<Engine>(
-        options, std::make_unique<cache::CacheManager>(cache::ManagerOptions{.blocks = o.blocks, .slots = o.slots}),
+        options,
+        std::make_unique<cache::CacheManager>(
+            cache::ManagerOptions{.blocks = o.blocks, .slots = o.slots, .snapshots = o.snapshots}),
         [this, o, before] {
           auto model = std::make_shared<test::FakeModel>();
           model->before = before;
-          auto made = std::make_unique<test::FakeStore>(o.blocks, o.slots);
+          auto made = std::make_unique<test::FakeStore>(o.blocks, o.slots + o.snapshots);
           made->loses_all = o.loses_all;
           store = made.get();
           return std::make_unique<run::Runner>(model, std::move(made), ops::Numerics{}, nullptr, nullptr);
@@ -54,7 +57,7 @@ struct Answer {
   schedule::FinishReason finish = schedule::FinishReason::none;
   TokenId stop_token = -1;
   std::string error_code;
-  int prompt_tokens = -1, generated = -1;
+  int prompt_tokens = -1, generated = -1, cached_tokens = -1;
   std::vector<sample::Logprobs> logprobs, prompt_logprobs;
   int finishes = 0;
 };
@@ -152,6 +155,7 @@ class Client {
     a.error_code = event.error_code;
     a.prompt_tokens = event.prompt_tokens;
     a.generated = event.generated;
+    a.cached_tokens = event.cached_tokens;
   }
 
   std::shared_ptr<Signal> signal_;

@@ -115,6 +115,21 @@ struct DeltaFixture {
   explicit DeltaFixture(Random& random, const quant::WeightFormat& format) : DeltaFixture(build(random, format)) {}
   ops::CpuState cpu_cache() { return {state.as<float>(), conv.as<float>()}; }
   ops::GraphState graph_cache() { return {&graph_state, &graph_conv}; }
+  // State and window of a slot.
+  std::vector<float> slot(int slot, bool of_graph) {
+    std::vector<float> values;
+    const auto part = [&](const float* all, int64_t n) {
+      values.insert(values.end(), all + slot * n, all + (slot + 1) * n);
+    };
+    if (of_graph) {
+      part(values_of(graph_state).data(), kHv * kDk * kDv);
+      part(values_of(graph_conv).data(), 3 * kC);
+    } else {
+      part(state.as<float>(), kHv * kDk * kDv);
+      part(conv.as<float>(), 3 * kC);
+    }
+    return values;
+  }
 
  private:
   struct Parts {
@@ -167,6 +182,44 @@ TEST(GatedDelta, BodiesAgreeOverStepsAndFreshRowsStartFromZero) {
       const auto cpu = ops::gated_delta(x, step, f.packed, f.cpu_cache());
       const auto graph = ops::gated_delta(x, step, f.graph, f.graph_cache());
       EXPECT_LT(worst_difference(cpu, graph), kTolerance);
+    }
+  }
+}
+
+// The state after a token of a chunk, written to another slot on the way: what the row would hold had it ended there.
+// Neither the chunk's output nor its last state show it.
+TEST(GatedDelta, EmittedStatesAreThoseOfAShorterRow) {
+  ThreadPool pool(2);
+  const auto make = [] {  // the same weights, caches of its own
+    Random same(23);
+    return std::make_unique<DeltaFixture>(same, quant::WeightFormat{quant::Format::affine, {4, 64}});
+  };
+  const auto emitter = make(), without = make(), ended = make();
+  DeltaFixture &f = *emitter, &plain = *without, &shorter = *ended;
+  Random random(24);
+  const auto x = random_x(random, 3 + 12, kH);
+  const auto rows = batch_of({{0, 3}, {0, 12}}, random);
+  const auto run = [&](DeltaFixture& to, const ops::StepBatch& batch, const mx::array& in, bool graph) {
+    const auto step = step_of(batch, true, &pool);
+    return values_of(graph ? ops::gated_delta(in, step, to.graph, to.graph_cache())
+                           : ops::gated_delta(in, step, to.packed, to.cpu_cache()));
+  };
+  for (const bool graph : {false, true}) {
+    for (const int emitted : {0, 1, 2, 6, 10, 11}) {  // of the second row's tokens; the window reaches back 3
+      auto emitting = rows;
+      emitting.emits = {{.token = 3 + emitted, .slot = 3}};
+      EXPECT_EQ(run(f, emitting, x, graph), run(plain, rows, x, graph)) << graph << emitted;
+      EXPECT_EQ(f.slot(2, graph), plain.slot(2, graph)) << graph << emitted;
+      // The same row, ended after that token.
+      run(shorter, batch_of({{0, 3}, {0, emitted + 1}}, random),
+          mx::contiguous(mx::slice(x, {0, 0}, {4 + emitted, kH})), graph);
+      const auto got = f.slot(3, graph), wanted = shorter.slot(2, graph);
+      // MLX's own products depend on the number of rows in their last bits.
+      for (size_t i = 0; graph && i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], kTolerance) << emitted;
+      if (!graph) {
+        EXPECT_EQ(got, wanted) << emitted;
+      }
+      EXPECT_EQ(f.slot(1, graph), plain.slot(1, graph)) << graph << emitted;
     }
   }
 }

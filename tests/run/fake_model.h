@@ -58,6 +58,15 @@ class FakeStore final : public cache::CacheStore {
     int tokens = -1;
     bool nan = false;
   };
+
+ private:
+  void copy_block(int from, int to) override {
+    std::copy_n(keys.begin() + from * cache::kBlockTokens, cache::kBlockTokens,
+                keys.begin() + to * cache::kBlockTokens);
+  }
+  void copy_slot(int from, int to) override { slots.at(static_cast<size_t>(to)) = slots.at(static_cast<size_t>(from)); }
+
+ public:
   std::vector<int> keys;  // token by block and place
   std::vector<Slot> slots;
   bool loses_all = false, recover_throws = false;
@@ -100,6 +109,8 @@ class FakeModel final : public model::Model {
       store.keys.at(batch.blocks(r)[position / 64] * 64 + position % 64) = token;
       slot.state = mix(slot.state, static_cast<uint64_t>(token));
       slot.nan = slot.nan || token == kNan;
+      for (const auto& emit : batch.emits_of(r))
+        if (emit.token == t) store.slots.at(static_cast<size_t>(emit.slot)) = slot;
       if (line >= batch.logits_of.size() || batch.logits_of[line] != t) continue;
       uint64_t keys = 0;
       for (int p = 0; p <= position; ++p) keys = mix(keys, store.keys.at(batch.blocks(r)[p / 64] * 64 + p % 64));
