@@ -29,6 +29,25 @@ Result<int, ApiError> answer_tokens(const Core& core, const Room& room, const ch
   return static_cast<int>(std::min(wish, left));
 }
 
+namespace {
+
+// Where another prompt may part from this one: every message of a chat ends with an end token, whatever the template;
+// and templates drop the reasoning of earlier answers, so that the next turn parts where this answer begins to think.
+std::vector<int> boundaries(const std::vector<TokenId>& prompt, const Service& service) {
+  const TokenId think = service.tokenizer->id_of("<think>").value_or(-1);
+  std::vector<int> positions;
+  int thinks_at = -1;
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    const int at = static_cast<int>(i);
+    if (prompt[i] == think) thinks_at = at;
+    if (std::ranges::find(service.end_ids, prompt[i]) != service.end_ids.end()) positions.push_back(at + 1);
+  }
+  if (thinks_at > (positions.empty() ? 0 : positions.back())) positions.push_back(thinks_at);
+  return positions;
+}
+
+}  // namespace
+
 engine::Submission make_submission(const Core& core, const GenerationFields& fields, const std::vector<TokenId>& prompt,
                                    int max_tokens) {
   engine::Submission submission;
@@ -40,10 +59,7 @@ engine::Submission make_submission(const Core& core, const GenerationFields& fie
   submission.priority = fields.priority;
   submission.use_prefix_cache = fields.use_prefix_cache;
   submission.cache_salt = fields.cache_salt;
-  // Every message of a chat ends with an end token, whatever the template.
-  for (size_t i = 0; i < prompt.size(); ++i)
-    if (std::ranges::find(core.service->end_ids, prompt[i]) != core.service->end_ids.end())
-      submission.boundaries.push_back(static_cast<int>(i) + 1);
+  submission.boundaries = boundaries(prompt, *core.service);
   return submission;
 }
 
