@@ -15,7 +15,11 @@ void append_usage(std::string& out, const Usage& usage) {
   append_int(out, usage.cached_tokens);
   out += R"(},"completion_tokens_details":{"reasoning_tokens":)";
   append_int(out, usage.reasoning_tokens);
-  out += R"(,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}})";
+  out += R"(,"accepted_prediction_tokens":)";
+  append_int(out, usage.drafts_accepted);
+  out += R"(,"rejected_prediction_tokens":)";
+  append_int(out, usage.drafts_rejected);
+  out += "}}";
 }
 
 namespace pieces {

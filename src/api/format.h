@@ -14,6 +14,7 @@ namespace tutti::api {
 
 struct Usage {
   int64_t prompt_tokens = 0, completion_tokens = 0, reasoning_tokens = 0, cached_tokens = 0;
+  int64_t drafts_accepted = 0, drafts_rejected = 0;
 };
 
 // {"prompt_tokens":…, …}

@@ -57,6 +57,7 @@ engine::Submission make_submission(const Core& core, const GenerationFields& fie
   submission.max_tokens = max_tokens;
   submission.stop_ids = stop_ids(fields, *core.service);
   submission.priority = fields.priority;
+  if (fields.num_speculative_tokens >= 0) submission.max_drafts = static_cast<int>(fields.num_speculative_tokens);
   submission.use_prefix_cache = fields.use_prefix_cache;
   submission.cache_salt = fields.cache_salt;
   submission.boundaries = boundaries(prompt, *core.service);

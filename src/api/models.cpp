@@ -23,7 +23,7 @@ Json model_object(const Core& core, const std::string& name) {
             {"video", false},
             {"tools", false},
             {"reasoning", service.tokenizer->id_of("</think>").has_value()},
-            {"mtp", false},
+            {"mtp", service.drafts},
             {"structured_output", false}}}};
 }
 

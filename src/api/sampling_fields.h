@@ -36,7 +36,7 @@ struct GenerationFields {
   std::optional<double> timeout;  // seconds from arrival
   std::string cache_salt, request_id;
   bool use_prefix_cache = true;
-  int64_t num_speculative_tokens = 0;
+  int64_t num_speculative_tokens = -1;  // -1: as the server has it
   bool return_token_ids = false, return_tokens_as_token_ids = false, return_prompt_text = false;
 };
 

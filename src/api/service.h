@@ -37,6 +37,7 @@ struct Service {
   std::shared_ptr<const text::ChatTemplate> chat_template;
   TaskPool* tasks = nullptr;     // tokenizing and rendering, off the io threads
   std::vector<TokenId> end_ids;  // stop set of the model
+  bool drafts = false;           // the model guesses ahead
   int max_model_len = 0;         // effective
   int vocab = 0;                 // ids < vocab exist
   std::string version_json;      // the body of /version

@@ -99,6 +99,8 @@ void Session::handle(engine::Event& event) {
   const bool gives = event.token >= 0 || event.finish != FinishReason::none;
   if (gives || (event.started && plan_.format->opens_early())) open_choice(event.choice);
   if (!gives) return;
+  choice.drafts_accepted = event.drafts_accepted;
+  choice.drafts_rejected = event.drafts_rejected;
   choice.answer.take(event, choice.delta);
   ++choice.unwritten;
   if (choice.answer.ending()) {
@@ -239,6 +241,8 @@ Usage Session::usage() const {
   for (const Choice& choice : choices_) {
     usage.completion_tokens += choice.answer.tokens();
     usage.reasoning_tokens += choice.answer.reasoning_tokens();
+    usage.drafts_accepted += choice.drafts_accepted;
+    usage.drafts_rejected += choice.drafts_rejected;
   }
   return usage;
 }

@@ -53,6 +53,7 @@ class Session final : public Ticking, public std::enable_shared_from_this<Sessio
  private:
   struct Choice {
     Answer answer;
+    int drafts_accepted = 0, drafts_rejected = 0;
     Delta delta;            // not yet written; whole answers: everything
     int64_t unwritten = 0;  // tokens in delta
     bool opened = false, begun = false, over = false;

@@ -20,7 +20,8 @@ void plan_snapshots(MemoryPlan& plan, const MemoryWishes& wishes, int64_t block,
 }  // namespace
 
 MemoryPlan plan_memory(const cache::CacheSpecs& specs, const MemoryWishes& wishes) {
-  const int64_t block = std::max<int64_t>(cache::bytes_per_block(specs), 1), slot = cache::bytes_per_slot(specs);
+  const int64_t block = std::max<int64_t>(cache::bytes_per_block(specs), 1), state = cache::bytes_per_slot(specs);
+  const int64_t slot = state * (1 + wishes.drafts);  // of a row
   const int64_t budget = wishes.budget > 0 ? wishes.budget : wishes.available / 2;
   const int64_t wanted_len =
       wishes.max_model_len > 0 ? std::min<int64_t>(wishes.max_model_len, wishes.model_max_len) : wishes.model_max_len;
@@ -42,8 +43,9 @@ MemoryPlan plan_memory(const cache::CacheSpecs& specs, const MemoryWishes& wishe
     throw OptionError(fmt::format("--max-model-len {} needs {} bytes of cache memory, there are {}", wanted_len,
                                   blocks_per_row * block + plan.slots * slot, budget));
   }
-  plan_snapshots(plan, wishes, block, slot);
-  plan.bytes = plan.blocks * block + (int64_t{plan.slots} + plan.snapshots) * slot;
+  if (state > 0) plan.draft_slots = plan.slots * wishes.drafts;
+  plan_snapshots(plan, wishes, block, state);
+  plan.bytes = plan.blocks * block + plan.slots * slot + plan.snapshots * state;
   return plan;
 }
 

@@ -13,12 +13,14 @@ struct MemoryWishes {
   int64_t model_max_len = 0;  // of the checkpoint
   int max_model_len = 0;      // --max-model-len; 0: as long as possible
   int max_num_seqs = 0;
+  int drafts = 0;  // guesses per row: each takes one more slot
   bool prefix_caching = false;
   int64_t snapshot_bytes = -1;  // --prefix-cache-snapshot-bytes, beyond the budget; -1: 0.4 × the bytes of the blocks
 };
 
 struct MemoryPlan {
   int blocks = 0, slots = 0;
+  int draft_slots = 0;     // slots beyond those, for states between guesses
   int snapshots = 0;       // slots beyond those, for the prefix cache
   int snapshot_every = 0;  // tokens whose blocks take as much as a snapshot, rounded up to whole blocks
   int max_model_len = 0;   // effective: one full sequence always fits

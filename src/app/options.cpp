@@ -89,6 +89,10 @@ void add_engine_flags(CLI::App& cmd, ServeOptions& o, RawFlags& raw) {
   cmd.add_option("--kv-cache-memory-bytes", o.kv_cache_memory_bytes,
                  "memory of the KV cache and states; default: part of what is free")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 50));
+  cmd.add_option("--num-speculative-tokens", s.max_drafts,
+                 "guesses of a model's draft head to verify per step; 0: none; results are the same")
+      ->default_val(3)
+      ->check(CLI::Range(0, 8));
   cmd.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", s.prefix_caching,
                "reuse what earlier prompts and answers left in the caches (default: on)");
   cmd.add_option("--prefix-cache-snapshot-bytes", o.snapshot_bytes,

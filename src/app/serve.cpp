@@ -101,6 +101,7 @@ void load_model(const ServeOptions& options, Running& r) {
   model::LoadOptions load;
   load.numerics = options.numerics;
   load.vocab = r.tokenizer->vocab();
+  load.drafts = options.engine.schedule.max_drafts > 0;
   load.ignore_unused_tensors = options.ignore_unused_tensors;
   load.pool = r.pool.get();
   load.progress = [&](int64_t done, int64_t total) { progress.update(done, total); };
@@ -110,13 +111,16 @@ void load_model(const ServeOptions& options, Running& r) {
 void start_engine(const ServeOptions& options, Running& r) {
   const auto specs = r.model->cache_specs();
   auto engine_options = options.engine;
+  const int drafts = r.model->info().drafts ? options.engine.schedule.max_drafts : 0;
   r.memory = plan_memory(specs, {.budget = options.kv_cache_memory_bytes,
                                  .available = available_memory(),
                                  .model_max_len = r.model->info().max_positions,
                                  .max_model_len = options.engine.schedule.max_model_len,
                                  .max_num_seqs = options.engine.schedule.max_num_seqs,
+                                 .drafts = drafts,
                                  .prefix_caching = options.engine.schedule.prefix_caching,
                                  .snapshot_bytes = options.snapshot_bytes});
+  engine_options.schedule.max_drafts = drafts;
   engine_options.schedule.snapshot_every = r.memory.snapshot_every;
   engine_options.schedule.max_model_len = r.memory.max_model_len;
   for (const auto& problem : engine_options.schedule.validate()) throw OptionError(problem);
@@ -124,9 +128,11 @@ void start_engine(const ServeOptions& options, Running& r) {
       std::make_unique<cache::CacheManager>(cache::ManagerOptions{.blocks = r.memory.blocks,
                                                                   .slots = r.memory.slots,
                                                                   .snapshots = r.memory.snapshots,
+                                                                  .drafts = r.memory.draft_slots,
                                                                   .stateful = cache::bytes_per_slot(specs) > 0});
   auto make_runner = [&r, &options, specs] {
-    auto store = cache::make_store(specs, r.memory.blocks, r.memory.slots + r.memory.snapshots, options.numerics);
+    auto store = cache::make_store(specs, r.memory.blocks, r.memory.slots + r.memory.snapshots + r.memory.draft_slots,
+                                   options.numerics);
     return std::make_unique<run::Runner>(r.model, std::move(store), options.numerics, r.pool.get(), r.table);
   };
   r.engine = std::make_unique<engine::Engine>(engine_options, std::move(caches), make_runner);
@@ -166,7 +172,7 @@ std::string version_json(const ServeOptions& options, const Running& r) {
   v["build"] = {{"compiler", __VERSION__}, {"isa", graph ? "mlx" : std::string(kernels::isa_name(r.table->isa))}};
   v["device"] = "cpu";
   v["exact"] = !graph;
-  v["speculative"] = false;
+  v["speculative"] = r.model->info().drafts;
   v["dtype"] = options.numerics.float32 ? "float32" : "auto";
   v["kv_dtype"] = options.numerics.kv == kernels::KvType::float32 ? "float32" : "bfloat16";
   v["weights"] = r.model->info().format;
@@ -199,6 +205,7 @@ void make_service(const ServeOptions& options, Running& r) {
   service->end_ids = end_ids(r);
   service->max_model_len = r.memory.max_model_len;
   service->vocab = r.tokenizer->vocab();
+  service->drafts = r.model->info().drafts;
   service->version_json = version_json(options, r);
   const uint64_t hash = fnv1a(service->version_json, fnv1a(r.checkpoint->config_json()));
   service->system_fingerprint = fmt::format("tt-{:016x}", hash);
@@ -210,10 +217,8 @@ void log_model(const Running& r) {
   const auto& info = r.model->info();
   log::info("{}: {}, {:.1f} MiB of weights, {} threads, kernels {}", info.name, info.format,
             static_cast<double>(info.weight_bytes) / (1 << 20), r.pool->threads(), kernels::isa_name(r.table->isa));
-  if (info.vision || info.mtp) {
-    log::info("{}: {}{}{} recognised and not used by this version", info.name, info.vision ? "vision tower" : "",
-              info.vision && info.mtp ? " and " : "", info.mtp ? "multi-token-prediction head" : "");
-  }
+  if (info.vision) log::info("{}: vision tower recognised and not used by this version", info.name);
+  if (!info.no_drafts.empty()) log::info("{}: {}: no speculation", info.name, info.no_drafts);
   log::info("context limit {} tokens; {} sequences at once; caches up to {:.1f} MiB", r.memory.max_model_len,
             r.memory.slots, static_cast<double>(r.memory.bytes) / (1 << 20));
 }

@@ -18,6 +18,7 @@ struct Owned {
   std::vector<BlockId> blocks;  // in token order
   SlotId slot;
   int published = 0;              // blocks that publish() has been asked for
+  std::vector<SlotId> drafts;     // of the states that the step in planning writes on its way
   std::vector<Snapshot> planned;  // written by the step in planning; `partial` is not set yet
   bool committed = false;         // its state is what commit() said last
 };
@@ -37,7 +38,7 @@ std::span<const TokenId> block_tokens(std::span<const TokenId> tokens, int block
 
 struct CacheManager::Impl {
   explicit Impl(const ManagerOptions& o) : options(o), pool(o.blocks) {
-    for (int slot = o.slots + o.snapshots - 1; slot >= 0; --slot) free_slots.emplace_back(slot);
+    for (int slot = o.slots + o.snapshots + o.drafts - 1; slot >= 0; --slot) free_slots.emplace_back(slot);
   }
 
   Match match(const Prefix& prefix, int limit) const;
@@ -56,6 +57,7 @@ struct CacheManager::Impl {
   std::vector<SlotId> free_slots;  // a stack
   std::unordered_map<SequenceId, Owned> owned;
   int planned = 0;  // snapshots in Owned::planned
+  int drafts = 0;   // slots in Owned::drafts
 };
 
 Match CacheManager::Impl::match(const Prefix& prefix, int limit) const {
@@ -150,6 +152,8 @@ void CacheManager::Impl::give_back(SequenceId sequence) {
   Owned& owner = it->second;
   for (const Snapshot& snapshot : owner.planned) free_slots.push_back(snapshot.slot);
   planned -= static_cast<int>(owner.planned.size());
+  free_slots.insert(free_slots.end(), owner.drafts.begin(), owner.drafts.end());
+  drafts -= static_cast<int>(owner.drafts.size());
   // The last block first: of a prefix, the end is given up before the beginning.
   for (auto block = owner.blocks.rbegin(); block != owner.blocks.rend(); ++block) pool.let_go(*block, Holder::sequence);
   if (owner.slot.valid()) free_slots.push_back(owner.slot);
@@ -180,6 +184,30 @@ bool CacheManager::reserve(SequenceId sequence, int tokens) {
 
 void CacheManager::release(SequenceId sequence) {
   impl_->give_back(sequence);
+}
+
+bool CacheManager::plan_drafts(SequenceId sequence, int n) {
+  Owned& owner = impl_->owned.at(sequence);
+  TUTTI_CHECK(owner.drafts.empty());
+  if (!impl_->options.stateful) return true;
+  if (n > impl_->options.drafts - impl_->drafts) return false;
+  for (int i = 0; i < n; ++i) owner.drafts.push_back(impl_->take_slot());
+  impl_->drafts += n;
+  return true;
+}
+
+std::span<const SlotId> CacheManager::draft_slots(SequenceId sequence) const {
+  return impl_->owned.at(sequence).drafts;
+}
+
+void CacheManager::accept_drafts(SequenceId sequence, int kept) {
+  Owned& owner = impl_->owned.at(sequence);
+  TUTTI_CHECK(kept >= 1);
+  const auto state = static_cast<size_t>(kept) - 1;
+  if (state < owner.drafts.size()) std::swap(owner.slot, owner.drafts[state]);
+  impl_->free_slots.insert(impl_->free_slots.end(), owner.drafts.begin(), owner.drafts.end());
+  impl_->drafts -= static_cast<int>(owner.drafts.size());
+  owner.drafts.clear();
 }
 
 int CacheManager::match_prefix(const Prefix& prefix, int limit) const {
@@ -306,13 +334,16 @@ int CacheManager::snapshots() const {
 void CacheManager::check() const {
   const ManagerOptions& o = impl_->options;
   std::vector<int> by_sequence(static_cast<size_t>(o.blocks), 0), by_snapshot = by_sequence;
-  std::vector<int> slot_owners(static_cast<size_t>(o.slots) + static_cast<size_t>(o.snapshots), 0);
+  std::vector<int> slot_owners(
+      static_cast<size_t>(o.slots) + static_cast<size_t>(o.snapshots) + static_cast<size_t>(o.drafts), 0);
   const auto take = [](std::vector<int>& owners, int index) { ++owners.at(static_cast<size_t>(index)); };
-  int planned = 0;
+  int planned = 0, drafts = 0;
   for (const SlotId slot : impl_->free_slots) take(slot_owners, slot.value);
   for (const auto& [sequence, owner] : impl_->owned) {
     for (const BlockId block : owner.blocks) take(by_sequence, block.value);
     for (const Snapshot& snapshot : owner.planned) take(slot_owners, snapshot.slot.value);
+    for (const SlotId slot : owner.drafts) take(slot_owners, slot.value);
+    drafts += static_cast<int>(owner.drafts.size());
     take(slot_owners, owner.slot.value);
     planned += static_cast<int>(owner.planned.size());
   }
@@ -324,7 +355,8 @@ void CacheManager::check() const {
     if (snapshot.partial.valid()) take(by_snapshot, snapshot.partial.value);
   }
   TUTTI_CHECK(std::ranges::all_of(slot_owners, [](int owners) { return owners == 1; }));
-  TUTTI_CHECK(planned == impl_->planned && impl_->snapshots.size() + planned <= o.snapshots);
+  TUTTI_CHECK(drafts == impl_->drafts && drafts <= o.drafts && planned == impl_->planned &&
+              impl_->snapshots.size() + planned <= o.snapshots);
   TUTTI_CHECK(static_cast<int>(impl_->owned.size()) <= o.slots);
   impl_->pool.check(by_sequence, by_snapshot);
 }

@@ -21,7 +21,8 @@ namespace tutti::cache {
 struct ManagerOptions {
   int blocks = 0;        // blocks of kBlockTokens tokens
   int slots = 0;         // sequences that can hold caches at once
-  int snapshots = 0;     // slots beyond those, for snapshots of prefixes; the store has slots + snapshots
+  int snapshots = 0;     // slots beyond those, for snapshots of prefixes; the store has slots + snapshots + drafts
+  int drafts = 0;        // slots beyond those, for states between the tokens that a row verifies
   bool stateful = true;  // the model has recurrent layers: a prefix is of no use without a snapshot
 };
 
@@ -42,6 +43,14 @@ class CacheManager {
   // Gives back everything of the sequence (finished, aborted or preempted). Its published blocks can still be found.
   // Unknown sequences are no error.
   void release(SequenceId sequence);
+
+  // ---- drafts
+  // Slots for the states after each of the next `n` tokens that the step in planning verifies; the state after the
+  // last goes to the sequence's own. False when there are not so many (nothing has changed).
+  bool plan_drafts(SequenceId sequence, int n);
+  std::span<const SlotId> draft_slots(SequenceId sequence) const;
+  // The step is done and `kept` ≥ 1 of its tokens stay: the state after the last of those becomes the sequence's own.
+  void accept_drafts(SequenceId sequence, int kept);
 
   // ---- prefixes
   // The largest position ≤ limit that all caches can give back; 0 when nothing can.

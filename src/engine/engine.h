@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <climits>
 #include <functional>
 #include <memory>
 #include <string>
@@ -40,6 +41,7 @@ struct Submission {
   int max_tokens = 0;
   std::vector<TokenId> stop_ids;
   int64_t priority = 0;
+  int max_drafts = INT_MAX;  // guesses verified per step; the engine's own limit holds as well
   bool use_prefix_cache = true;
   std::string cache_salt;       // shares cached prefixes only with the same
   std::vector<int> boundaries;  // ascending positions of the prompt where a message ends

@@ -119,6 +119,7 @@ void Loop::accept_choice(const SubmitMessage& message, int choice) {
   request->min_tokens = s.sampling.min_tokens;
   request->stop_ids = s.stop_ids;
   request->priority = s.priority;
+  request->max_drafts = s.max_drafts;
   request->use_prefix_cache = s.use_prefix_cache;
   request->cache_salt = s.cache_salt;
   request->boundaries = s.boundaries;
@@ -239,7 +240,7 @@ void Loop::commit(const StepPlan& plan, std::vector<run::RowResult>& results, do
   sampled_.clear();
   for (const run::RowResult& result : results) sampled_.push_back(result.token);
   int prompt_tokens = 0;
-  for (const PlannedRow& row : plan.rows) prompt_tokens += row.n > 1 ? row.n : 0;
+  for (const PlannedRow& row : plan.rows) prompt_tokens += row.n > 1 && row.drafts.empty() ? row.n : 0;
   pace_.observe(plan.tokens() - prompt_tokens, prompt_tokens, seconds);
   metrics_.iteration_tokens.observe(plan.tokens());
   ++metrics_.engine_steps;
@@ -248,37 +249,56 @@ void Loop::commit(const StepPlan& plan, std::vector<run::RowResult>& results, do
   parts_.inbox->progressed();
   size_t next = 0;  // events come in the order of the rows
   for (size_t r = 0; r < plan.rows.size(); ++r) {
-    const bool has_event = next < events.size() && events[next].sequence == plan.rows[r].sequence;
-    commit_row(plan.rows[r], results[r], has_event ? &events[next] : nullptr);
-    if (has_event) ++next;
+    const size_t begin = next;
+    while (next < events.size() && events[next].sequence == plan.rows[r].sequence) ++next;
+    count_drafts(plan.rows[r], next - begin);
+    commit_row(plan.rows[r], results[r], std::span(events).subspan(begin, next - begin));
+    scheduler_->set_drafts(plan.rows[r].sequence, std::move(results[r].drafts));
   }
 }
 
-void Loop::commit_row(const PlannedRow& planned, run::RowResult& result, const TokenEvent* event) {
+void Loop::count_drafts(const PlannedRow& row, size_t tokens) {
+  if (row.drafts.empty()) return;
+  const size_t accepted = std::max<size_t>(tokens, 1) - 1;
+  ++metrics_.spec_drafts;
+  metrics_.spec_draft_tokens += static_cast<int64_t>(row.drafts.size());
+  metrics_.spec_accepted_tokens += static_cast<int64_t>(accepted);
+  for (size_t i = 0; i < std::min(accepted, metrics_.spec_accepted_at.size()); ++i) ++metrics_.spec_accepted_at[i];
+}
+
+// events: one per token, or the end without one.
+void Loop::commit_row(const PlannedRow& planned, run::RowResult& result, std::span<const TokenEvent> events) {
   Row* row = find(planned.sequence);
   if (row == nullptr) return;
   const int computed = std::min(planned.first + planned.n, row->prompt_tokens);
   metrics_.prompt_tokens += std::max(0, computed - row->prompt_counted);
   row->prompt_counted = std::max(row->prompt_counted, computed);
-  if (event == nullptr && result.prompt_logprobs.empty()) return;
-
-  Event out{.logprobs = std::move(result.logprobs), .prompt_logprobs = std::move(result.prompt_logprobs)};
-  if (event == nullptr) return publish(*row, std::move(out));
-  if (event->token >= 0) {
-    out.token = event->token;
-    observe_token(*row, Clock::now());
+  if (events.empty() && !result.prompt_logprobs.empty())
+    publish(*row, {.prompt_logprobs = std::move(result.prompt_logprobs)});
+  for (size_t i = 0; i < events.size(); ++i) {
+    const TokenEvent& event = events[i];
+    Event out{.prompt_logprobs = std::move(result.prompt_logprobs)};
+    result.prompt_logprobs.clear();
+    if (i < result.logprobs.size()) out.logprobs = std::move(result.logprobs[i]);
+    if (event.token >= 0) {
+      out.token = event.token;
+      observe_token(*row, Clock::now());
+    }
+    if (event.finish == FinishReason::none) {
+      out.prompt_tokens = event.prompt_tokens;
+      out.generated = event.generated;
+      out.cached_tokens = event.cached_tokens;
+      out.drafts_accepted = event.drafts_accepted;
+      out.drafts_rejected = event.drafts_rejected;
+      publish(*row, std::move(out));
+      continue;
+    }
+    RowFault fault;
+    if (event.finish == FinishReason::error)
+      fault = result.fault == sample::Fault::no_legal_token ? RowFault{"grammar_error", kGrammar}
+                                                            : RowFault{"numerical_error", kNumerical};
+    return end(*row, event, std::move(out), fault);
   }
-  if (event->finish == FinishReason::none) {
-    out.prompt_tokens = event->prompt_tokens;
-    out.generated = event->generated;
-    out.cached_tokens = event->cached_tokens;
-    return publish(*row, std::move(out));
-  }
-  RowFault fault;
-  if (event->finish == FinishReason::error)
-    fault = result.fault == sample::Fault::no_legal_token ? RowFault{"grammar_error", kGrammar}
-                                                          : RowFault{"numerical_error", kNumerical};
-  end(*row, *event, std::move(out), fault);
 }
 
 void Loop::publish(Row& row, Event event) {
@@ -296,6 +316,8 @@ void Loop::end(Row& row, const TokenEvent& event, Event last, const RowFault& fa
   last.prompt_tokens = event.prompt_tokens;
   last.generated = event.generated;
   last.cached_tokens = event.cached_tokens;
+  last.drafts_accepted = event.drafts_accepted;
+  last.drafts_rejected = event.drafts_rejected;
   last.error_code = fault.code;
   last.error_message = fault.message;
   observe_end(row, event.finish);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -68,7 +69,9 @@ class Loop {
   void accept_choice(const SubmitMessage& message, int choice);
   void pause_full_streams();
   void announce(const schedule::StepPlan& plan);
-  void commit_row(const schedule::PlannedRow& planned, run::RowResult& result, const schedule::TokenEvent* event);
+  void commit_row(const schedule::PlannedRow& planned, run::RowResult& result,
+                  std::span<const schedule::TokenEvent> events);
+  void count_drafts(const schedule::PlannedRow& row, size_t tokens);
   void observe_token(Row& row, Clock::time_point now);
   void observe_end(const Row& row, schedule::FinishReason reason);
   void observe_state();

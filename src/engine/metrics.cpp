@@ -131,6 +131,15 @@ std::string Metrics::prometheus(const std::string& model_name) const {
   page.single("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked for in the prefix cache.",
               prefix_cache_queries.load());
   page.single("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.", prefix_cache_hits.load());
+  page.single("vllm:spec_decode_num_drafts_total", "counter", "Rows with guesses that were verified.",
+              spec_drafts.load());
+  page.single("vllm:spec_decode_num_draft_tokens_total", "counter", "Guesses that were verified.",
+              spec_draft_tokens.load());
+  page.single("vllm:spec_decode_num_accepted_tokens_total", "counter", "Guesses that were right.",
+              spec_accepted_tokens.load());
+  page.family("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter", "Guesses that were right, by place.");
+  for (size_t i = 0; i < spec_accepted_at.size(); ++i)
+    page.sample(spec_accepted_at[i].load(), fmt::format("position=\"{}\"", i));
   page.family("vllm:request_success_total", "counter", "Sequences that ended, by reason.");
   page.sample(finished_stop.load(), "finished_reason=\"stop\"");
   page.sample(finished_length.load(), "finished_reason=\"length\"");

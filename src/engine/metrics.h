@@ -33,6 +33,8 @@ struct Metrics {
   std::atomic<int64_t> prefix_cache_queries{0}, prefix_cache_hits{0};  // prompt tokens: looked for, found
   std::atomic<int64_t> cached_tokens{0}, snapshots{0};                 // that can be found now
   std::atomic<int64_t> snapshot_bytes{0};                              // of one
+  std::atomic<int64_t> spec_drafts{0}, spec_draft_tokens{0}, spec_accepted_tokens{0};
+  std::array<std::atomic<int64_t>, 8> spec_accepted_at{};  // by place of the guess in its row
   std::atomic<int64_t> finished_stop{0}, finished_length{0}, finished_abort{0}, finished_error{0};
   std::atomic<int64_t> memory_weights{0}, memory_caches{0};
   Histogram time_to_first_token, inter_token_latency, e2e_latency, queue_time, prefill_time, decode_time;

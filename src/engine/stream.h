@@ -25,6 +25,7 @@ struct Event {
   std::string error_code;  // with finish == error: numerical_error, grammar_error, internal_error, server_draining
   std::string error_message;
   int prompt_tokens = 0, generated = 0, cached_tokens = 0;
+  int drafts_accepted = 0, drafts_rejected = 0;  // so far
 };
 
 class Stream {

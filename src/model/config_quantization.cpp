@@ -71,7 +71,7 @@ class QuantizationReader {
   }
 
   void add_override(const std::string& module, std::optional<quant::AffineSpec> spec) {
-    if (is_skipped(module)) return;
+    if (weights::canonical_module(module).part == weights::Part::vision) return;
     const auto [it, fresh] = result_.overrides.emplace(weights::canonical_module(module).name, spec);
     if (!fresh && it->second != spec) {
       problems_.add(fmt::format("config.json: {}: {}: another entry for the same module says otherwise", kName,

@@ -32,9 +32,19 @@ class Specs {
 
   std::vector<TensorSpec> build() {
     linear("embed_tokens", c_.vocab_size, w_.H);
-    for (int i = 0; i < c_.num_hidden_layers; ++i) layer(i);
+    for (int i = 0; i < c_.num_hidden_layers; ++i)
+      layer(fmt::format("layers.{}.", i), c_.layers[static_cast<size_t>(i)]);
     vector("norm", {w_.H});
     if (!c_.tie_word_embeddings) linear("lm_head", c_.vocab_size, w_.H);
+    return std::move(specs_);
+  }
+
+  std::vector<TensorSpec> build_draft() {
+    prefix_ = "mtp.";
+    linear("fc", w_.H, 2 * w_.H);
+    for (const char* norm : {"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"}) vector(norm, {w_.H});
+    layer("mtp.layers.0.", LayerType::full_attention);
+    for (TensorSpec& spec : specs_) spec.optional = true;
     return std::move(specs_);
   }
 
@@ -49,10 +59,10 @@ class Specs {
     specs_.push_back({prefix_ + name, Kind::vector, std::move(shape), bare});
   }
 
-  void layer(int i) {
-    prefix_ = fmt::format("layers.{}.", i);
+  void layer(const std::string& prefix, LayerType type) {
+    prefix_ = prefix;
     vector("input_layernorm", {w_.H});
-    if (c_.layers[static_cast<size_t>(i)] == LayerType::full_attention)
+    if (type == LayerType::full_attention)
       attention();
     else
       delta();
@@ -111,11 +121,8 @@ class Specs {
 
 class LayerBuilder {
  public:
-  LayerBuilder(const Config& config, Loader& loader, int index)
-      : c_(config),
-        load_(loader),
-        prefix_(fmt::format("layers.{}.", index)),
-        eps_(static_cast<float>(config.rms_norm_eps)) {}
+  LayerBuilder(const Config& config, Loader& loader, std::string prefix)
+      : c_(config), load_(loader), prefix_(std::move(prefix)), eps_(static_cast<float>(config.rms_norm_eps)) {}
 
   ops::AttentionWeights attention() {
     return {.input_norm = load_.norm(prefix_ + "input_layernorm"),
@@ -172,6 +179,14 @@ class LayerBuilder {
             .eps = eps_};
   }
 
+  template <class Layer>
+  Layer layer(LayerType type) {
+    Layer made = {
+        type == LayerType::full_attention ? decltype(Layer::mixer)(attention()) : decltype(Layer::mixer)(delta()),
+        c_.moe() ? decltype(Layer::mlp)(moe()) : decltype(Layer::mlp)(mlp())};
+    return made;
+  }
+
  private:
   ops::Weight weight(const std::string& name) { return load_.weight(prefix_ + name); }
 
@@ -209,20 +224,22 @@ std::vector<TensorSpec> qwen3_5_tensors(const Config& config) {
   return Specs(config).build();
 }
 
+std::vector<TensorSpec> qwen3_5_draft_tensors(const Config& config) {
+  return Specs(config).build_draft();
+}
+
 Qwen35::Qwen35(std::shared_ptr<const weights::Checkpoint> checkpoint, Config config, const LoadOptions& options)
     : config_(std::move(config)), kv_(options.numerics.kv), rope_(make_rope(config_)) {
   check_body(config_, options, checkpoint->label());
-  const weights::TensorTable table(checkpoint, qwen3_5_tensors(config_), config_.quantization,
-                                   options.ignore_unused_tensors);
+  auto specs = qwen3_5_tensors(config_);
+  const auto draft_specs = options.drafts ? qwen3_5_draft_tensors(config_) : std::vector<TensorSpec>{};
+  specs.insert(specs.end(), draft_specs.begin(), draft_specs.end());
+  const weights::TensorTable table(checkpoint, specs, config_.quantization, options.ignore_unused_tensors);
   Loader loader(table, options);
   embedding_ = loader.weight("embed_tokens");
   for (int i = 0; i < config_.num_hidden_layers; ++i) {
-    LayerBuilder build(config_, loader, i);
-    const bool full = config_.layers[static_cast<size_t>(i)] == LayerType::full_attention;
-    using Mixer = decltype(Layer::mixer);
-    using Mlp = decltype(Layer::mlp);
-    layers_.push_back(
-        {full ? Mixer(build.attention()) : Mixer(build.delta()), config_.moe() ? Mlp(build.moe()) : Mlp(build.mlp())});
+    LayerBuilder build(config_, loader, fmt::format("layers.{}.", i));
+    layers_.push_back(build.layer<Layer>(config_.layers[static_cast<size_t>(i)]));
   }
   if (!config_.tie_word_embeddings) lm_head_ = loader.weight("lm_head");
   info_ = {.name = checkpoint->label(),
@@ -230,14 +247,39 @@ Qwen35::Qwen35(std::shared_ptr<const weights::Checkpoint> checkpoint, Config con
            .logits = config_.vocab_size,
            .max_positions = config_.max_position_embeddings,
            .weight_bytes = 0,
+           .hidden = config_.hidden_size,
            .vision = config_.has_vision || checkpoint->vision_tensors() > 0,
-           .mtp = config_.has_mtp || checkpoint->mtp_tensors() > 0,
            .format = loader.format()};
   head_ = ops::HeadWeights{.norm = loader.norm("norm"),
                            .head = lm_head_ ? &*lm_head_ : &embedding_,
                            .vocab = info_.vocab,
                            .eps = static_cast<float>(config_.rms_norm_eps)};
+  if (options.drafts) load_drafter(table, draft_specs, loader);
   info_.weight_bytes = loader.bytes();
+}
+
+// All of the head or none of it: one with a part missing would draft nonsense.
+void Qwen35::load_drafter(const weights::TensorTable& table, const std::vector<TensorSpec>& specs, Loader& loader) {
+  std::vector<std::string> missing;
+  for (const TensorSpec& spec : specs)
+    if (!table.has(spec.module)) missing.push_back(spec.module);
+  if (missing.size() == specs.size()) {
+    info_.no_drafts = "the checkpoint has no multi-token-prediction head";
+  } else if (!missing.empty()) {
+    info_.no_drafts =
+        fmt::format("its multi-token-prediction head is incomplete: {} of {} tensors are missing, among them {}",
+                    missing.size(), specs.size(), missing.front());
+  }
+  info_.drafts = missing.empty();
+  if (!info_.drafts) return;
+  const auto eps = static_cast<float>(config_.rms_norm_eps);
+  drafter_ = Drafter{.input = {.embedding_norm = loader.norm("mtp.pre_fc_norm_embedding"),
+                               .hidden_norm = loader.norm("mtp.pre_fc_norm_hidden"),
+                               .fc = loader.weight("mtp.fc"),
+                               .table = &embedding_,
+                               .eps = eps},
+                     .layer = LayerBuilder(config_, loader, "mtp.layers.0.").layer<Layer>(LayerType::full_attention),
+                     .head = {.norm = loader.norm("mtp.norm"), .head = head_->head, .vocab = info_.vocab, .eps = eps}};
 }
 
 cache::CacheSpecs Qwen35::cache_specs() const {
@@ -245,9 +287,7 @@ cache::CacheSpecs Qwen35::cache_specs() const {
   for (const LayerType type : config_.layers) {
     cache::LayerSpec spec;
     if (type == LayerType::full_attention) {
-      spec.kv = {.kv_heads = config_.num_key_value_heads,
-                 .head_dim = config_.head_dim,
-                 .bytes_per_value = kv_ == kernels::KvType::float32 ? 4 : 2};
+      spec.kv = attention_spec();
     } else {
       spec.state = {.value_heads = config_.linear_num_value_heads,
                     .key_dim = config_.linear_key_head_dim,
@@ -256,25 +296,44 @@ cache::CacheSpecs Qwen35::cache_specs() const {
     }
     specs.push_back(spec);
   }
+  if (drafter_) {  // the draft layer's K and V: one more layer behind the trunk's
+    cache::LayerSpec spec;
+    spec.kv = attention_spec();
+    specs.push_back(spec);
+  }
   return specs;
+}
+
+cache::PagedKvSpec Qwen35::attention_spec() const {
+  return {.kv_heads = config_.num_key_value_heads,
+          .head_dim = config_.head_dim,
+          .bytes_per_value = kv_ == kernels::KvType::float32 ? 4 : 2};
 }
 
 ForwardOutput Qwen35::forward(const ops::Step& step, cache::CacheStore& caches) const {
   auto x = ops::embed(step, embedding_, config_.hidden_size);
-  for (int i = 0; i < config_.num_hidden_layers; ++i) {
-    const Layer& layer = layers_[static_cast<size_t>(i)];
-    if (const auto* attention = std::get_if<ops::AttentionWeights>(&layer.mixer)) {
-      x = ops::attention(x, step, *attention, rope_, caches.kv(i));
-    } else {
-      x = ops::gated_delta(x, step, std::get<ops::DeltaWeights>(layer.mixer), caches.state(i));
-    }
-    if (const auto* mlp = std::get_if<ops::MlpWeights>(&layer.mlp)) {
-      x = ops::mlp(x, step, *mlp);
-    } else {
-      x = ops::moe(x, step, std::get<ops::MoeWeights>(layer.mlp));
-    }
-  }
-  return {ops::head(x, step, *head_)};
+  for (int i = 0; i < config_.num_hidden_layers; ++i)
+    x = run_layer(x, step, layers_[static_cast<size_t>(i)], i, caches);
+  ForwardOutput out{ops::head(x, step, *head_), std::nullopt};
+  if (drafter_) out.hidden = ops::norm(x, step, head_->norm, head_->eps);
+  return out;
+}
+
+ForwardOutput Qwen35::draft(const ops::Step& step, const ops::mx::array& hidden, cache::CacheStore& caches) const {
+  TUTTI_CHECK(drafter_.has_value());
+  auto x = ops::draft_input(hidden, step, drafter_->input);
+  x = run_layer(x, step, drafter_->layer, config_.num_hidden_layers, caches);
+  return {ops::head(x, step, drafter_->head), ops::norm(x, step, drafter_->head.norm, drafter_->head.eps)};
+}
+
+ops::mx::array Qwen35::run_layer(const ops::mx::array& x, const ops::Step& step, const Layer& layer, int index,
+                                 cache::CacheStore& caches) const {
+  const auto* attention = std::get_if<ops::AttentionWeights>(&layer.mixer);
+  const auto mixed = attention != nullptr
+                         ? ops::attention(x, step, *attention, rope_, caches.kv(index))
+                         : ops::gated_delta(x, step, std::get<ops::DeltaWeights>(layer.mixer), caches.state(index));
+  const auto* mlp = std::get_if<ops::MlpWeights>(&layer.mlp);
+  return mlp != nullptr ? ops::mlp(mixed, step, *mlp) : ops::moe(mixed, step, std::get<ops::MoeWeights>(layer.mlp));
 }
 
 }  // namespace tutti::model

@@ -26,6 +26,10 @@ constexpr Row kModels[] = {
 
 }  // namespace
 
+ForwardOutput Model::draft(const ops::Step&, const ops::mx::array&, cache::CacheStore&) const {
+  throw InvariantError("this model has no head that drafts");
+}
+
 std::shared_ptr<const Model> load(Checkpoint checkpoint, const LoadOptions& options) {
   ops::prepare_runtime();
   Config config = parse_config(checkpoint->config_json(), checkpoint->label());

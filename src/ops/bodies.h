@@ -11,6 +11,8 @@ mx::array attention(const mx::array& x, const Step& step, const AttentionWeights
 mx::array gated_delta(const mx::array& x, const Step& step, const DeltaWeights& w, const CpuState& cache);
 mx::array mlp(const mx::array& x, const Step& step, const MlpWeights& w);
 mx::array moe(const mx::array& x, const Step& step, const MoeWeights& w);
+mx::array draft_input(const mx::array& hidden, const Step& step, const DraftInputWeights& w);
+mx::array norm(const mx::array& x, const Step& step, const Vector& gamma, float eps);
 mx::array head(const mx::array& x, const Step& step, const HeadWeights& w);
 
 }  // namespace tutti::ops::cpu
@@ -23,6 +25,8 @@ mx::array attention(const mx::array& x, const Step& step, const AttentionWeights
 mx::array gated_delta(const mx::array& x, const Step& step, const DeltaWeights& w, const GraphState& cache);
 mx::array mlp(const mx::array& x, const Step& step, const MlpWeights& w);
 mx::array moe(const mx::array& x, const Step& step, const MoeWeights& w);
+mx::array draft_input(const mx::array& hidden, const Step& step, const DraftInputWeights& w);
+mx::array norm(const mx::array& x, const Step& step, const Vector& gamma, float eps);
 mx::array head(const mx::array& x, const Step& step, const HeadWeights& w);
 
 }  // namespace tutti::ops::graph

@@ -72,9 +72,8 @@ mx::array recur(const Tokens& t, mx::array& pool, const StepBatch& batch, int r)
     const auto u = token(t.beta, {Hv, 1, 1}) * (token(t.v, {Hv, 1, Dv}) - predicted);
     state = state + k * u;
     outputs.push_back(mx::reshape(mx::sum(state * q, 1), {1, Hv, Dv}));
-    if (emits.empty() || emits.front().token != batch.row_begin[r] + i) continue;
-    write_slot(pool, emits.front().slot, state);
-    emits = emits.subspan(1);
+    for (; !emits.empty() && emits.front().token == batch.row_begin[r] + i; emits = emits.subspan(1))
+      write_slot(pool, emits.front().slot, state);
   }
   write_slot(pool, batch.slot[r], state);
   return mx::concatenate(outputs, 0);

@@ -84,11 +84,23 @@ struct HeadWeights {
   float eps = 1e-6f;
 };
 
+// The way into the draft head: per token the embedding and a hidden vector, each normed, side by side through fc.
+struct DraftInputWeights {
+  Vector embedding_norm, hidden_norm;  // gamma [H]
+  Weight fc;                           // [H, 2H]: the embedding's half first
+  const Weight* table = nullptr;       // the embedding
+  float eps = 1e-6f;
+};
+
 mx::array embed(const Step& step, const Weight& table, int hidden);  // → [T, H]
 mx::array attention(const mx::array& x, const Step& step, const AttentionWeights& w, const Rope& rope, KvView cache);
 mx::array gated_delta(const mx::array& x, const Step& step, const DeltaWeights& w, StateView cache);
 mx::array mlp(const mx::array& x, const Step& step, const MlpWeights& w);
 mx::array moe(const mx::array& x, const Step& step, const MoeWeights& w);
+// Row t: fc of (norm(embedding of tokens[t]), norm(hidden[t])); hidden [T, H] → [T, H].
+mx::array draft_input(const mx::array& hidden, const Step& step, const DraftInputWeights& w);
+// rms(x) * gamma, every token: [T, H] → [T, H].
+mx::array norm(const mx::array& x, const Step& step, const Vector& gamma, float eps);
 // Final norm of the tokens in batch.logits_of, then the head: logits [L, V] float32.
 mx::array head(const mx::array& x, const Step& step, const HeadWeights& w);
 

@@ -52,10 +52,9 @@ void check_batch(const char* op, const StepBatch& batch) {
   for (const StepBatch::Emit& emit : batch.emits) slots.push_back(emit.slot);
   std::sort(slots.begin(), slots.end());
   require(slots.front() >= 0 && ascending(slots), op, "a slot is negative or written twice");
-  std::vector<int32_t> emitted;
-  for (const StepBatch::Emit& emit : batch.emits) emitted.push_back(emit.token);
-  require(ascending(emitted), op, "emits do not ascend");
-  require(emitted.empty() || (emitted.front() >= 0 && emitted.back() < T), op, "an emit is outside the tokens");
+  require(std::ranges::is_sorted(batch.emits, {}, &StepBatch::Emit::token), op, "emits descend");
+  require(batch.emits.empty() || (batch.emits.front().token >= 0 && batch.emits.back().token < T), op,
+          "an emit is outside the tokens");
   require(ascending(batch.logits_of), op, "logits_of does not ascend");
   require(batch.logits_of.empty() || (batch.logits_of.front() >= 0 && batch.logits_of.back() < T), op,
           "logits_of is outside the tokens");

@@ -19,7 +19,8 @@ struct StepBatch {
   struct Emit {
     int32_t token = 0, slot = 0;
   };
-  std::vector<Emit> emits;  // after `token` (an index into tokens, ascending) its row's state goes to `slot` as well
+  std::vector<Emit>
+      emits;  // after `token` (an index into tokens; never descending) its row's state goes to `slot` as well
   std::vector<int32_t> logits_of;  // [L] indices into tokens, ascending: where logits are wanted
 
   int T() const { return static_cast<int>(tokens.size()); }

@@ -20,6 +20,7 @@ Runner::Runner(std::shared_ptr<const model::Model> model, std::unique_ptr<cache:
     : model_(std::move(model)), store_(std::move(store)), numerics_(numerics), pool_(pool), table_(table) {
   // Streams belong to threads: a stream of this thread, so that nothing of a step ever waits on another thread's work.
   mx::set_default_stream(mx::new_stream(mx::Device::cpu));
+  if (model_->info().drafts) drafter_.emplace(*model_);
 }
 
 Runner::~Runner() {
@@ -49,9 +50,11 @@ ops::StepBatch Runner::assemble(const StepPlan& plan, const schedule::Scheduler&
   batch.block_begin.push_back(0);
   for (const PlannedRow& row : plan.rows) {
     const schedule::Sequence* sequence = scheduler.find(row.sequence);
-    TUTTI_CHECK(sequence != nullptr && row.first + row.n <= static_cast<int>(sequence->tokens.size()));
+    const int known = row.n - static_cast<int>(row.drafts.size());
+    TUTTI_CHECK(sequence != nullptr && row.first + known <= static_cast<int>(sequence->tokens.size()));
     const auto tokens = sequence->tokens.begin() + row.first;
-    batch.tokens.insert(batch.tokens.end(), tokens, tokens + row.n);
+    batch.tokens.insert(batch.tokens.end(), tokens, tokens + known);
+    batch.tokens.insert(batch.tokens.end(), row.drafts.begin(), row.drafts.end());
     for (int i = 0; i < row.n; ++i) batch.positions.push_back(row.first + i);
     for (const PlannedRow::Emit& emit : row.emits)
       batch.emits.push_back({.token = batch.row_begin.back() + emit.position - 1 - row.first, .slot = emit.slot.value});
@@ -70,18 +73,27 @@ ops::StepBatch Runner::assemble(const StepPlan& plan, const schedule::Scheduler&
   return batch;
 }
 
-std::vector<RowResult> Runner::run(const StepPlan& plan, const schedule::Scheduler& scheduler,
-                                   const cache::CacheManager& caches) {
+ops::Step Runner::make_step(ops::StepBatch batch) const {
   auto step = std::make_shared<ops::StepContext>();
-  step->batch = assemble(plan, scheduler, caches);  // 3 assemble
-  store_->copy(plan.copies);
+  step->batch = std::move(batch);
   step->numerics = numerics_;
   step->pool = pool_;
   step->table = table_;
+  return step;
+}
+
+std::vector<RowResult> Runner::run(const StepPlan& plan, const schedule::Scheduler& scheduler,
+                                   const cache::CacheManager& caches) {
+  const ops::Step step = make_step(assemble(plan, scheduler, caches));  // 3 assemble
+  store_->copy(plan.copies);
+  if (drafter_) drafter_->copy(plan.copies);
   const int L = step->batch.L();
-  mx::array logits = model_->forward(step, *store_).logits;  // 4 forward: [L, V]
+  const model::ForwardOutput out = model_->forward(step, *store_);  // 4 forward: [L, V]
+  const bool follows = drafter_ && std::ranges::any_of(plan.rows, &PlannedRow::follow);
+  mx::array logits = out.logits;
   std::vector<mx::array> outputs = store_->pending();
   outputs.push_back(logits);
+  if (follows) outputs.push_back(*out.hidden);
   mx::eval(std::move(outputs));
   if (L > 0 && !logits.flags().row_contiguous) {
     logits = mx::contiguous(logits);
@@ -90,7 +102,19 @@ std::vector<RowResult> Runner::run(const StepPlan& plan, const schedule::Schedul
   const int width = model_->info().logits;
   if (L > 0 && (logits.dtype() != mx::float32 || logits.size() != static_cast<size_t>(L) * static_cast<size_t>(width)))
     throw InvariantError("the model's logits are not float32 [L, V]");
-  return sample_rows(plan, scheduler, L > 0 ? logits.data<float>() : nullptr);  // 5 sample
+  std::vector<RowResult> results = sample_rows(plan, scheduler, L > 0 ? logits.data<float>() : nullptr);  // 5 sample
+  if (follows) {
+    const auto make = [this](ops::StepBatch batch) { return make_step(std::move(batch)); };
+    drafter_->run({plan, step->batch, *out.hidden, caches, *store_, make}, results);
+  }
+  // Only now, when nothing can throw any more: a step that throws has changed no row state.
+  for (const RowResult& result : results) {
+    if (result.token.token < 0) continue;
+    sample::RowState& row = rows_.at(result.token.sequence);
+    row.accept(result.token.token);
+    for (const TokenId token : result.token.after) row.accept(token);
+  }
+  return results;
 }
 
 std::vector<RowResult> Runner::sample_rows(const StepPlan& plan, const schedule::Scheduler& scheduler,
@@ -105,9 +129,6 @@ std::vector<RowResult> Runner::sample_rows(const StepPlan& plan, const schedule:
     sample_row(row, sequence, {logits, static_cast<size_t>(info.logits), static_cast<size_t>(info.vocab)}, result);
     logits += static_cast<size_t>(row.logits) * static_cast<size_t>(info.logits);
   }
-  // Only now, when nothing can throw any more: a step that throws has changed no row state.
-  for (const RowResult& result : results)
-    if (result.token.token >= 0) rows_.at(result.token.sequence).accept(result.token.token);
   return results;
 }
 
@@ -124,17 +145,35 @@ void Runner::sample_row(const PlannedRow& row, const schedule::Sequence& sequenc
       if (!std::isfinite(result.prompt_logprobs.back().chosen.logprob)) result.fault = sample::Fault::non_finite_logits;
     }
   }
-  if (row.samples && result.fault == sample::Fault::none) {
-    sample::Sampled sampled = sampler_.sample(logits.line(row.logits - 1), state, static_cast<uint64_t>(end));
-    result.fault = sampled.fault;
-    result.token.token = sampled.token;
-    result.logprobs = std::move(sampled.logprobs);
-  }
+  if (row.samples && result.fault == sample::Fault::none) sample_tokens(row, logits, result);
   if (result.fault == sample::Fault::none) return;
-  result.token.token = -1;
-  result.token.failed = true;
-  result.logprobs.reset();
+  result.token = {.sequence = row.sequence, .failed = true};
+  result.logprobs.clear();
   result.prompt_logprobs.clear();
+}
+
+// The row's next token, with the random number of its own position; and as long as it is what was guessed, the one
+// after it: so the answer is the same however many guesses were made.
+void Runner::sample_tokens(const PlannedRow& row, const LogitRows& logits, RowResult& result) {
+  std::optional<sample::RowState> ahead;  // the row as it will be once the guesses are accepted
+  const sample::RowState* state = &rows_.at(row.sequence);
+  const size_t drafts = row.drafts.size();
+  const int first_line = row.logits - 1 - static_cast<int>(drafts), end = row.first + row.n - static_cast<int>(drafts);
+  for (size_t i = 0; i <= drafts; ++i) {
+    sample::Sampled sampled =
+        sampler_.sample(logits.line(first_line + static_cast<int>(i)), *state, static_cast<uint64_t>(end) + i);
+    result.fault = sampled.fault;
+    if (sampled.fault != sample::Fault::none) return;
+    result.logprobs.push_back(std::move(sampled.logprobs));
+    if (i == 0)
+      result.token.token = sampled.token;
+    else
+      result.token.after.push_back(sampled.token);
+    if (i == drafts || sampled.token != row.drafts[i]) return;
+    if (!ahead) ahead.emplace(*state);
+    ahead->accept(sampled.token);
+    state = &*ahead;
+  }
 }
 
 bool Runner::recover() {

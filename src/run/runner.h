@@ -10,6 +10,7 @@
 #include "cache/cache_store.h"
 #include "cache/manager.h"
 #include "model/model.h"
+#include "run/drafter.h"
 #include "sample/sampler.h"
 #include "schedule/plan.h"
 #include "schedule/scheduler.h"
@@ -19,8 +20,9 @@ namespace tutti::run {
 struct RowResult {
   schedule::SampledToken token;  // token -1 and not failed: the row sampled nothing in this step
   sample::Fault fault = sample::Fault::none;
-  std::optional<sample::Logprobs> logprobs;
+  std::vector<std::optional<sample::Logprobs>> logprobs;  // per sampled token
   std::vector<sample::Logprobs> prompt_logprobs;  // of the prompt tokens after the row's tokens that wanted logits
+  std::vector<TokenId> drafts;  // guesses of the tokens that follow, as many as the plan wanted or fewer
 };
 
 class Runner {
@@ -41,6 +43,7 @@ class Runner {
   const model::Model& model() const { return *model_; }
 
  private:
+  ops::Step make_step(ops::StepBatch batch) const;
   ops::StepBatch assemble(const schedule::StepPlan& plan, const schedule::Scheduler& scheduler,
                           const cache::CacheManager& caches) const;
 
@@ -55,6 +58,7 @@ class Runner {
                                      const float* logits);
   void sample_row(const schedule::PlannedRow& row, const schedule::Sequence& sequence, const LogitRows& logits,
                   RowResult& result);
+  void sample_tokens(const schedule::PlannedRow& row, const LogitRows& logits, RowResult& result);
 
   std::shared_ptr<const model::Model> model_;
   std::unique_ptr<cache::CacheStore> store_;
@@ -62,6 +66,7 @@ class Runner {
   ThreadPool* pool_;
   const kernels::KernelTable* table_;
   sample::Sampler sampler_;
+  std::optional<Drafter> drafter_;  // of models that draft
   std::unordered_map<SequenceId, sample::RowState> rows_;
 };
 

@@ -19,6 +19,9 @@ struct Candidate {
 // A prefix that is being computed is worth waiting for when it saves so many tokens.
 constexpr int kJoinTokens = 32;
 
+// Up to so many rows in a step, all guesses are verified; up to so many, one per row.
+constexpr int kFewRows = 8, kManyRows = 16;
+
 class Planner {
  public:
   Planner(State& state, StepPlan& plan, int token_budget)
@@ -31,6 +34,7 @@ class Planner {
     // Nothing can go on but a waiting sequence, and paused rows hold what it needs.
     while (plan_.rows.empty() && active_waiting() && preempt_paused()) plan_prompts();
     plan_snapshots(state_, plan_);
+    plan_next_drafts();
   }
 
  private:
@@ -88,14 +92,31 @@ class Planner {
         return a->last_served != b->last_served ? a->last_served < b->last_served : a->arrival < b->arrival;
       });
     }
+    int planned_tokens = 0;
     for (Sequence* row : rows) {
-      if (static_cast<int>(plan_.rows.size()) >= room) break;
+      planned_tokens = plan_.tokens();  // a preempted row has left the plan
+      if (planned_tokens >= room) break;
       if (row->status != Status::running) continue;  // preempted for a row before it
+      if (plan_with_drafts(*row, room - planned_tokens)) {
+        planned_tokens += plan_.rows.back().n;
+        continue;
+      }
       bool reserved;
       while (!(reserved = state_.caches.reserve(row->request->id, row->computed + 1)) && preempt_for(*row)) {
       }
-      if (reserved) plan_.rows.push_back(make_row(*row, 1));
+      if (reserved) plan_.rows.push_back(make_row(*row, 1)), ++planned_tokens;
     }
+  }
+
+  // Only as long as that costs nobody anything: one token for every other row comes first.
+  bool plan_with_drafts(Sequence& row, int room) {
+    int drafts = usable_drafts(state_, row);
+    if (drafts == 0 || static_cast<int>(state_.running.size()) + drafts > room) return false;
+    if (!state_.caches.reserve(row.request->id, row.computed + 1 + drafts)) return false;
+    if (!state_.caches.plan_drafts(row.request->id, drafts)) return false;
+    plan_.rows.push_back(make_row(row, 1));
+    add_drafts(state_, plan_.rows.back(), drafts);
+    return true;
   }
 
   void plan_prompts() {
@@ -109,6 +130,21 @@ class Planner {
     share_tokens(shares, std::min(wanted, cap() - planned));
     for (size_t i = 0; i < candidates.size(); ++i)
       if (shares[i].given > 0) give(candidates[i], shares[i].given);
+  }
+
+  // How many guesses the rows' next step is to verify: the more, the better those before were and the fewer rows there
+  // are to fill the step.
+  void plan_next_drafts() {
+    const int rows = static_cast<int>(plan_.rows.size());
+    const int most = rows <= kFewRows ? state_.options.max_drafts : rows <= kManyRows ? 1 : 0;
+    for (PlannedRow& row : plan_.rows) {
+      const Sequence& sequence = *state_.find(row.sequence);
+      const int allowed = std::min(state_.options.max_drafts, sequence.request->max_drafts);
+      row.follow = row.follow && allowed > 0;
+      if (!row.follow || !row.samples) continue;
+      const int hopeful = sequence.hope > 0.6 ? most : sequence.hope > 0.35 ? 2 : 1;
+      row.drafts_ahead = std::min({most, hopeful, allowed});
+    }
   }
 
   // No row got both tokens and blocks. The most senior can take the blocks of all others.
@@ -228,11 +264,12 @@ void plan_snapshots(State& state, StepPlan& plan) {
   for (PlannedRow& row : plan.rows) {
     const Sequence& sequence = *state.find(row.sequence);
     if (sequence.chain == nullptr) continue;
-    const int end = row.first + row.n;
+    const int end = row.first + row.n - static_cast<int>(row.drafts.size());
     for (const int position : snapshot_positions(sequence, state.options.snapshot_every, row.first, end)) {
       const SlotId slot = state.caches.plan_snapshot(row.sequence, prefix_of(sequence), position);
       if (slot.valid()) row.emits.push_back({position, slot});
     }
+    std::ranges::stable_sort(row.emits, {}, &PlannedRow::Emit::position);
   }
 }
 

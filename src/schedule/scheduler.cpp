@@ -20,6 +20,7 @@ std::vector<std::string> SchedulerOptions::validate() const {
   at_least("min_prompt_tokens", min_prompt_tokens, 0);
   at_least("max_prompt_logits", max_prompt_logits, 1);
   at_least("priority_age_ms", priority_age_ms, 1);
+  at_least("max_drafts", max_drafts, 0);
   at_least("snapshot_every", snapshot_every, 0);
   at_least("max_prompt_snapshots", max_prompt_snapshots, 2);
   return problems;
@@ -143,30 +144,65 @@ FinishReason reason_to_finish(const Sequence& sequence, TokenId token, int max_m
   return FinishReason::none;
 }
 
-void commit_row(State& state, Sequence& sequence, const SampledToken& sampled, std::vector<TokenEvent>& events) {
+// A row that got a token after every one of its guesses so far has a future with the draft head; one whose guesses are
+// hardly ever right does better without.
+constexpr int kTrialDrafts = 24;
+constexpr double kHopeless = 0.15, kHopeRate = 0.15;
+
+void note_drafts(Sequence& sequence, int drafts, int accepted) {
+  if (drafts == 0) return;
+  sequence.drafts_accepted += accepted;
+  sequence.drafts_rejected += drafts - accepted;
+  sequence.hope += kHopeRate * (static_cast<double>(accepted) / drafts - sequence.hope);
+  const bool tried = sequence.drafts_accepted + sequence.drafts_rejected >= kTrialDrafts;
+  if (tried && sequence.hope < kHopeless) sequence.follow = false;
+}
+
+// Appends what was sampled, up to the token that ends the sequence. One event per token; the last says whether it ends.
+std::vector<TokenEvent> append_tokens(const State& state, Sequence& sequence, const SampledToken& sampled) {
+  std::vector<TokenEvent> events;
+  const auto append = [&](TokenId token) {
+    sequence.tokens.push_back(token);
+    TokenEvent event{.sequence = sampled.sequence, .token = token};
+    event.finish = reason_to_finish(sequence, token, state.options.max_model_len);
+    if (event.finish == FinishReason::stop) event.stop_token = token;
+    event.prompt_tokens = sequence.prompt_tokens();
+    event.generated = sequence.generated();
+    event.cached_tokens = sequence.cached;
+    events.push_back(event);
+  };
+  append(sampled.token);
+  for (const TokenId token : sampled.after)
+    if (events.back().finish == FinishReason::none) append(token);
+  if (sequence.chain != nullptr) sequence.chain->extend(sequence.tokens);
+  return events;
+}
+
+void commit_row(State& state, const PlannedRow& row, Sequence& sequence, const SampledToken& sampled,
+                std::vector<TokenEvent>& events) {
   if (sampled.failed) {
     events.push_back(state.finish(sequence, {.finish = FinishReason::error}));
     return;
   }
-  TokenEvent event{.sequence = sampled.sequence, .token = sampled.token};
-  if (sampled.token >= 0) {
-    sequence.tokens.push_back(sampled.token);
-    if (sequence.chain != nullptr) sequence.chain->extend(sequence.tokens);
-    event.finish = reason_to_finish(sequence, sampled.token, state.options.max_model_len);
-    if (event.finish == FinishReason::stop) event.stop_token = sampled.token;
-  } else if (sequence.request->max_tokens == 0 && sequence.uncomputed() == 0) {
-    event.finish = FinishReason::length;
-  } else {
-    return;
+  std::vector<TokenEvent> appended;
+  if (sampled.token >= 0) appended = append_tokens(state, sequence, sampled);
+  const int drafts = static_cast<int>(row.drafts.size()), kept = static_cast<int>(appended.size());
+  sequence.computed = row.first + (drafts > 0 ? kept : row.n);
+  if (drafts > 0) state.caches.accept_drafts(row.sequence, kept);
+  note_drafts(sequence, drafts, kept - 1);
+  for (TokenEvent& event : appended) {
+    event.drafts_accepted = sequence.drafts_accepted;
+    event.drafts_rejected = sequence.drafts_rejected;
   }
-  if (event.finish != FinishReason::none) {
-    events.push_back(state.finish(sequence, event));
-    return;
-  }
-  event.prompt_tokens = sequence.prompt_tokens();
-  event.generated = sequence.generated();
-  event.cached_tokens = sequence.cached;
-  events.push_back(event);
+  sequence.drafts.clear();
+  sequence.logits_done = std::max(sequence.logits_done, std::min(sequence.computed, sequence.prompt_tokens()));
+  if (sequence.chain != nullptr) state.caches.commit(row.sequence, prefix_of(sequence), sequence.computed);
+
+  if (appended.empty() && sequence.request->max_tokens == 0 && sequence.uncomputed() == 0)
+    appended.push_back({.sequence = sampled.sequence, .finish = FinishReason::length});
+  if (!appended.empty() && appended.back().finish != FinishReason::none)
+    appended.back() = state.finish(sequence, appended.back());
+  events.insert(events.end(), appended.begin(), appended.end());
 }
 
 }  // namespace
@@ -182,14 +218,15 @@ std::vector<TokenEvent> Scheduler::commit(const StepPlan& plan, std::span<const 
     if (sequence == nullptr) continue;  // ended since it was planned
     TUTTI_CHECK(sequence->status == Status::running && sequence->computed == row.first);
     TUTTI_CHECK(sampled[r].failed || row.samples == (sampled[r].token >= 0));
-    sequence->computed = row.first + row.n;
-    if (sequence->chain != nullptr && !sampled[r].failed)
-      impl_->caches.commit(row.sequence, prefix_of(*sequence), sequence->computed);
     sequence->last_served = ++impl_->served;
-    sequence->logits_done = std::max(sequence->logits_done, std::min(sequence->computed, sequence->prompt_tokens()));
-    commit_row(*impl_, *sequence, sampled[r], events);
+    commit_row(*impl_, row, *sequence, sampled[r], events);
   }
   return events;
+}
+
+void Scheduler::set_drafts(SequenceId sequence, std::vector<TokenId> drafts) {
+  Sequence* s = impl_->find(sequence);
+  if (s != nullptr && s->status == Status::running) s->drafts = std::move(drafts);
 }
 
 void Scheduler::roll_back(const StepPlan& plan, bool all) {
@@ -241,7 +278,7 @@ void Scheduler::check() const {
     TUTTI_CHECK(s->status == Status::running && state.caches.holds(s->request->id));
     const int held = static_cast<int>(state.caches.blocks(s->request->id).size());
     TUTTI_CHECK(cache::CacheManager::blocks_for(s->computed) <= held);
-    TUTTI_CHECK(held <= cache::CacheManager::blocks_for(static_cast<int>(s->tokens.size())));
+    TUTTI_CHECK(held <= cache::CacheManager::blocks_for(static_cast<int>(s->tokens.size()) + state.options.max_drafts));
   }
   for (const auto& [id, s] : state.all) {
     TUTTI_CHECK(s->request->id == id && state.find(id) == s.get());

@@ -35,6 +35,7 @@ struct SchedulerOptions {
       128;  // logits rows per step for prompt log-probabilities: a row of them is a whole vocabulary
   int64_t priority_age_ms = 30'000;  // a sequence that waits so long gains one step of priority
   bool prefix_caching = true;
+  int max_drafts = 0;             // guesses verified per row and step; 0: no speculation
   int snapshot_every = 0;         // also snapshots at the multiples of so many tokens; 0: only where prompts say so
   int max_prompt_snapshots = 16;  // per prompt: its first message's end and its last ones
   std::vector<std::string> validate() const;  // all problems
@@ -43,7 +44,8 @@ struct SchedulerOptions {
 struct SampledToken {
   SequenceId sequence;
   TokenId token = -1;
-  bool failed = false;  // a fault of this row: it ends with FinishReason::error
+  std::vector<TokenId> after;  // the tokens after it, as many as its drafts were right
+  bool failed = false;         // a fault of this row: it ends with FinishReason::error
 };
 
 // What happened to a sequence in a step.
@@ -53,6 +55,7 @@ struct TokenEvent {
   FinishReason finish = FinishReason::none;
   TokenId stop_token = -1;
   int prompt_tokens = 0, generated = 0, cached_tokens = 0;
+  int drafts_accepted = 0, drafts_rejected = 0;  // so far
 };
 
 class Scheduler {
@@ -69,8 +72,11 @@ class Scheduler {
 
   // token_budget: what fits the step's time, from the engine's measurement; the cap of the options holds as well.
   StepPlan plan(int token_budget);
-  // Applies the results: appends tokens, finishes sequences, gives caches back.
+  // Applies the results: appends tokens (several events per row then, one after the other), finishes sequences, gives
+  // caches back.
   std::vector<TokenEvent> commit(const StepPlan& plan, std::span<const SampledToken> sampled);
+  // Guesses for the sequence's next step; unknown ids are no error.
+  void set_drafts(SequenceId sequence, std::vector<TokenId> drafts);
   // The step threw: none of its rows advanced and their caches are lost; they are recomputed. With `all`, every
   // sequence's are.
   void roll_back(const StepPlan& plan, bool all);

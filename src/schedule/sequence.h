@@ -30,6 +30,10 @@ struct Sequence {
   std::vector<int> snapshot_at;  // ascending positions of the prompt at which a snapshot is wanted
   int cached = 0;                // prompt tokens that came from the cache when it was first admitted
   bool admitted = false;         // has held caches
+  std::vector<TokenId> drafts;   // guesses of the tokens that follow, for the next step
+  bool follow = true;            // drafts are made for it; once lost, the draft head's caches can't catch up
+  double hope = 1;               // running mean of the part of its drafts that was accepted
+  int drafts_accepted = 0, drafts_rejected = 0;
 
   int prompt_tokens() const { return static_cast<int>(request->prompt.size()); }
   int generated() const { return static_cast<int>(tokens.size()) - prompt_tokens(); }

@@ -56,6 +56,7 @@ void State::send_back(Sequence& sequence, bool intact) {
   TUTTI_CHECK(sequence.status == Status::running);
   release(sequence, intact);
   std::erase(running, &sequence);
+  sequence.drafts.clear();
   sequence.computed = 0;
   sequence.status = Status::preempted;
   enqueue(sequence);
@@ -66,6 +67,8 @@ TokenEvent State::finish(Sequence& sequence, TokenEvent event) {
   event.prompt_tokens = sequence.prompt_tokens();
   event.generated = sequence.generated();
   event.cached_tokens = sequence.cached;
+  event.drafts_accepted = sequence.drafts_accepted;
+  event.drafts_rejected = sequence.drafts_rejected;
   if (sequence.status == Status::running) {
     release(sequence, event.finish != FinishReason::error);
     std::erase(running, &sequence);
@@ -90,6 +93,25 @@ int64_t State::effective_priority(const Sequence& sequence, int64_t best) const 
   const uint64_t gained =
       static_cast<uint64_t>(std::max<int64_t>(0, now_ms - sequence.queued_ms) / options.priority_age_ms);
   return gained >= above_best ? best : priority - static_cast<int64_t>(gained);
+}
+
+int usable_drafts(const State& state, const Sequence& sequence) {
+  const int size = static_cast<int>(sequence.tokens.size());
+  int n = std::min({static_cast<int>(sequence.drafts.size()), sequence.request->max_tokens - sequence.generated() - 1,
+                    state.options.max_model_len - size});
+  const int period = state.options.snapshot_every;
+  // The state at a multiple of the period is wanted: it must be that of tokens that are no guesses.
+  if (period > 0 && sequence.chain != nullptr) n = std::min(n, (size / period + 1) * period - 1 - size);
+  return std::max(n, 0);
+}
+
+void add_drafts(State& state, PlannedRow& row, int drafts) {
+  const Sequence& sequence = *state.find(row.sequence);
+  row.drafts.assign(sequence.drafts.begin(), sequence.drafts.begin() + drafts);
+  row.n = row.logits = 1 + drafts;
+  const auto slots = state.caches.draft_slots(row.sequence);
+  for (size_t i = 0; i < slots.size(); ++i)
+    row.emits.push_back({.position = row.first + 1 + static_cast<int>(i), .slot = slots[i]});
 }
 
 std::vector<int> snapshot_positions(const Sequence& sequence, int period, int after, int upto) {
@@ -126,6 +148,7 @@ PlannedRow make_row(const Sequence& sequence, int n) {
   PlannedRow row{.sequence = request.id, .first = sequence.computed, .n = n};
   row.samples = end == static_cast<int>(sequence.tokens.size()) && request.max_tokens > 0;
   row.logits = row.samples ? 1 : 0;
+  row.follow = sequence.follow;
   if (request.logits_from >= 0) {
     // The last prompt token's logits belong to the first answer token, so they are not a prompt log-probability.
     const int from = std::max({sequence.computed, request.logits_from, sequence.logits_done});

@@ -53,6 +53,10 @@ inline bool senior(const Sequence& a, const Sequence& b) {
 
 // The row that computes n tokens of the sequence from where it stands.
 PlannedRow make_row(const Sequence& sequence, int n);
+// Guesses that its next step may verify: within its answer, its context, and before the next periodic snapshot.
+int usable_drafts(const State& state, const Sequence& sequence);
+// Has the row's guesses, so many, verified with it.
+void add_drafts(State& state, PlannedRow& row, int drafts);
 
 inline cache::Prefix prefix_of(const Sequence& sequence) {
   return {*sequence.chain, sequence.tokens};

@@ -15,6 +15,7 @@ namespace tutti::weights {
 namespace {
 
 constexpr std::string_view kIndex = "model.safetensors.index.json";
+constexpr std::string_view kDraftFile = "model-mtp.safetensors";  // a head beside the model, with names of its own
 constexpr std::string_view kExtension = ".safetensors";
 
 struct Contents {
@@ -64,13 +65,12 @@ class Reader {
     } else {
       list_files();
     }
+    if (has_file(kDraftFile) && std::ranges::find(files_, kDraftFile) == files_.end()) files_.emplace_back(kDraftFile);
     for (const std::string& file : files_) read_file(file);
     check_index_was_met();
     decide_norm_convention();
     problems_.raise(c_.label);
-    if (c_.vision + c_.mtp > 0) {
-      log::debug("{}: {} vision and {} mtp tensors are skipped: this build serves text", c_.label, c_.vision, c_.mtp);
-    }
+    if (c_.vision > 0) log::debug("{}: {} vision tensors are skipped: this build serves text", c_.label, c_.vision);
     return std::make_shared<FileCheckpoint>(std::move(c_));
   }
 
@@ -162,10 +162,10 @@ class Reader {
       met_.insert(entry.name);
     }
     CanonicalName name = canonical_name(entry.name);
-    if (file == "model-mtp.safetensors") name.part = Part::mtp;  // an MTP head of its own, with bare names
+    if (file == kDraftFile && name.part != Part::mtp) name = {Part::mtp, "mtp." + name.name};  // bare names
     if (name.part == Part::vision) ++c_.vision;
     if (name.part == Part::mtp) ++c_.mtp;
-    if (name.part != Part::text && name.part != Part::unknown) return;
+    if (name.part == Part::vision || name.part == Part::ignored) return;
     Tensor tensor{name.name, entry.name, file, entry.dtype, std::move(entry.stored_dtype), std::move(entry.shape),
                   entry.data};
     const auto [it, fresh] = c_.tensors.emplace(name.name, std::move(tensor));
@@ -189,7 +189,7 @@ class Reader {
     const Tensor* zero_centred = nullptr;
     const Tensor* gamma = nullptr;
     for (const auto& [name, tensor] : c_.tensors) {
-      if (!name.ends_with(".conv1d.weight")) continue;
+      if (!name.ends_with(".conv1d.weight") || name.starts_with("mtp.")) continue;
       const std::vector<int64_t>& s = tensor.shape;
       if (s.size() == 3 && s[1] == 1 && s[2] > 1) {
         zero_centred = &tensor;

@@ -157,11 +157,12 @@ class TableBuilder {
                                        : std::nullopt;
   }
 
-  // A tied model has no lm_head in its specs; files that carry a copy of the embedding are fine.
+  // A tied model has no lm_head in its specs; files that carry a copy of the embedding are fine. A draft head that is
+  // incomplete or not wanted is the model's to report.
   void report_unused(bool ignore) {
     int64_t unused = 0;
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
-      if (reader_.is_used(name) || name.starts_with("lm_head.")) continue;
+      if (reader_.is_used(name) || name.starts_with("lm_head.") || name.starts_with("mtp.")) continue;
       ++unused;
       if (!ignore) reader_.problem(tensor, "nothing uses this tensor");
     }

@@ -45,8 +45,8 @@ struct StoredFormat {
 
 // Finds every spec in the checkpoint. Throws LoadError with the label and a line per problem — "file: tensor: expected
 // …, found …" — for missing tensors, wrong shapes, dtypes or quantised widths, unsupported formats, and tensors that
-// nothing uses (unless ignore_unused; lm_head is never unused: tied models may carry a copy). A checkpoint with a
-// weight format that this build can't read is refused by the name of the format, before anything else.
+// nothing uses (unless ignore_unused; lm_head is never unused: tied models may carry a copy; nor is mtp). A checkpoint
+// with a weight format that this build can't read is refused by the name of the format, before anything else.
 class TensorTable {
  public:
   TensorTable(std::shared_ptr<const Checkpoint> checkpoint, const std::vector<TensorSpec>& specs,

@@ -471,7 +471,7 @@ TEST_F(Endpoints, any_tokens_make_valid_json_and_the_same_text) {
     const auto expected = whole(chat(common)->body);
     EXPECT_EQ(joined(chat(common + R"(,"stream":true)")->body, 1), expected);
     EXPECT_EQ(joined(chat(common + R"(,"stream":true,"stream_interval":3)")->body, 1), expected);
-    Json::parse(complete(R"("logprobs":2)")->body);
+    EXPECT_TRUE(Json::accept(complete(R"("logprobs":2)")->body));
     EXPECT_EQ(events(complete(R"("logprobs":2,"stream":true)")->body).back(), "[DONE]");
   }
 }

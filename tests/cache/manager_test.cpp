@@ -87,6 +87,27 @@ TEST(CacheManager, touched_memory_is_used_before_fresh_memory) {
   for (const BlockId block : caches.blocks(seq(2))) EXPECT_LT(block.value, 3);
 }
 
+TEST(CacheManager, the_state_after_the_last_token_that_stays_becomes_the_sequences_own) {
+  CacheManager caches({.blocks = 4, .slots = 2, .drafts = 4});
+  ASSERT_TRUE(caches.reserve(seq(1), 10) && caches.reserve(seq(2), 10));
+  for (int kept = 1; kept <= 4; ++kept) {
+    ASSERT_TRUE(caches.plan_drafts(seq(1), 3));
+    caches.check();
+    EXPECT_FALSE(caches.plan_drafts(seq(2), 2));  // one is left
+    const SlotId own = caches.slot(seq(1));
+    const std::vector<SlotId> slots(caches.draft_slots(seq(1)).begin(), caches.draft_slots(seq(1)).end());
+    ASSERT_EQ(slots.size(), 3u);
+    caches.accept_drafts(seq(1), kept);
+    caches.check();
+    EXPECT_EQ(caches.slot(seq(1)), kept == 4 ? own : slots[static_cast<size_t>(kept) - 1]);
+    EXPECT_TRUE(caches.draft_slots(seq(1)).empty());
+  }
+  ASSERT_TRUE(caches.plan_drafts(seq(1), 4));
+  caches.release(seq(1));  // the step failed
+  caches.check();
+  EXPECT_TRUE(caches.plan_drafts(seq(2), 4));
+}
+
 TEST(CacheManager, an_empty_pool_is_refused) {
   EXPECT_THROW(CacheManager({.blocks = 0, .slots = 1}), InvariantError);
   EXPECT_THROW(CacheManager({.blocks = 1, .slots = 0}), InvariantError);

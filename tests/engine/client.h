@@ -18,10 +18,12 @@ namespace tutti::engine {
 using Ids = std::vector<TokenId>;
 
 struct KitchenOptions {
-  int blocks = 256, slots = 16, snapshots = 0, rows = 16, cap = 2048, max_model_len = 1024, max_queue = 1024;
+  int blocks = 256, slots = 16, snapshots = 0, drafts = 0, rows = 16, cap = 2048, max_model_len = 1024,
+      max_queue = 1024;
   std::chrono::seconds watchdog{60};
   std::chrono::milliseconds step_budget{250};
   bool loses_all = false;
+  uint64_t wrong_of = 3;  // one guess in so many is wrong
 };
 
 // The engine with its model. `before` runs on the engine thread at the start of every forward pass and may throw.
@@ -30,17 +32,18 @@ struct Kitchen {
     EngineOptions options;
     options.schedule = {.max_num_batched_tokens = o.cap, .max_num_seqs = o.rows, .max_model_len = o.max_model_len};
     options.schedule.snapshot_every = 128;
+    options.schedule.max_drafts = o.drafts;
     options.max_queue = o.max_queue;
     options.watchdog = o.watchdog;
     options.step_budget = o.step_budget;
     engine = std::make_unique<Engine>(
         options,
-        std::make_unique<cache::CacheManager>(
-            cache::ManagerOptions{.blocks = o.blocks, .slots = o.slots, .snapshots = o.snapshots}),
+        std::make_unique<cache::CacheManager>(cache::ManagerOptions{
+            .blocks = o.blocks, .slots = o.slots, .snapshots = o.snapshots, .drafts = o.slots * o.drafts}),
         [this, o, before] {
-          auto model = std::make_shared<test::FakeModel>();
+          auto model = std::make_shared<test::FakeModel>(o.drafts > 0, o.wrong_of);
           model->before = before;
-          auto made = std::make_unique<test::FakeStore>(o.blocks, o.slots + o.snapshots);
+          auto made = std::make_unique<test::FakeStore>(o.blocks, o.slots * (1 + o.drafts) + o.snapshots);
           made->loses_all = o.loses_all;
           store = made.get();
           return std::make_unique<run::Runner>(model, std::move(made), ops::Numerics{}, nullptr, nullptr);

@@ -243,6 +243,7 @@ TEST(Engine, lives_on_when_even_the_recovery_throws) {
   Kitchen kitchen({}, [&](const ops::StepBatch&) {
     self->store->recover_throws = fails.load();
     if (fails) throw std::runtime_error("broken");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // nobody may be done before it fails
   });
   self = &kitchen;
   std::vector<Client> clients(3);

@@ -167,6 +167,7 @@ TEST(EnginePrefixCache, AnswersAreThoseOfARequestAlone) {
     Kitchen kitchen({.blocks = 16 + below(40),
                      .slots = 1 + below(8),
                      .snapshots = below(12),
+                     .drafts = below(4),
                      .rows = 8,
                      .cap = 1 + below(200),
                      .loses_all = seed % 2 == 0});

@@ -78,7 +78,6 @@ TEST(Load, SaysWhatItLoadedAndReportsProgress) {
   EXPECT_EQ(dense->info().format, "bfloat16");
   EXPECT_EQ(dense->info().vocab, 500);
   EXPECT_EQ(dense->info().logits, 512);
-  EXPECT_TRUE(dense->info().mtp);
   EXPECT_GT(dense->info().weight_bytes, 0);
   last = 0;
   const auto mixed = model::load(weights::Checkpoint::open(folder + "quant/realdims-mixed_3_6"), options);

@@ -56,6 +56,36 @@ class Session {
   // Rotary positions of the next step, [3, T]; empty: those of text.
   std::vector<int32_t> positions;
 
+  // The draft head over one row: token t is the one after position first + t of the sequence, hidden [tokens, H].
+  // (logits, hidden) of every token.
+  std::pair<Logits, std::vector<float>> draft(int sequence, int first, const std::vector<int32_t>& tokens,
+                                              const std::vector<float>& hidden) {
+    const int kept = length(sequence), n = static_cast<int>(tokens.size()), H = model_->info().hidden;
+    length_[static_cast<size_t>(sequence)] = first;
+    ops::StepContext context;
+    context.batch = batch_of({{sequence, tokens, n}});
+    length_[static_cast<size_t>(sequence)] = kept;
+    context.numerics = mode_.numerics;
+    context.pool = &pool_;
+    context.table = kernels::table(mode_.isa);
+    const auto step = std::make_shared<const ops::StepContext>(std::move(context));
+    const ops::mx::array in(hidden.begin(), {n, H}, ops::mx::float32);
+    auto out = model_->draft(step, in, *store_);
+    std::vector<ops::mx::array> all = store_->pending();
+    all.insert(all.end(), {out.logits, *out.hidden});
+    ops::mx::eval(all);
+    const int V = model_->info().logits;
+    Logits logits;
+    for (int t = 0; t < n; ++t) {
+      const float* p = out.logits.data<float>() + int64_t{t} * V;
+      logits.emplace_back(p, p + V);
+    }
+    const float* h = out.hidden->data<float>();
+    return {std::move(logits), {h, h + int64_t{n} * H}};
+  }
+
+  std::vector<float> last_hidden;  // [T, H] of the last step, of models that draft
+
   // Logits of the wanted tokens, row after row.
   Logits step(const std::vector<Row>& rows) {
     ops::StepContext context;
@@ -68,7 +98,9 @@ class Session {
     auto out = model_->forward(step, *store_);
     std::vector<ops::mx::array> all = store_->pending();
     all.push_back(out.logits);
+    if (out.hidden) all.push_back(*out.hidden);
     ops::mx::eval(all);
+    if (out.hidden) last_hidden.assign(out.hidden->data<float>(), out.hidden->data<float>() + out.hidden->size());
     for (const Row& row : rows) length_[static_cast<size_t>(row.sequence)] += static_cast<int>(row.tokens.size());
     const int V = model_->info().logits;
     Logits logits;
@@ -131,9 +163,11 @@ inline Logits feed(Session& session, int sequence, const std::vector<int32_t>& p
   return all;
 }
 
-inline std::shared_ptr<const model::Model> load_model(const std::string& folder, const Mode& mode, int vocab = 0) {
+inline std::shared_ptr<const model::Model> load_model(const std::string& folder, const Mode& mode, int vocab = 0,
+                                                      bool drafts = false) {
   ThreadPool pool(2);
   model::LoadOptions options;
+  options.drafts = drafts;
   options.numerics = mode.numerics;
   options.vocab = vocab;
   options.pool = &pool;

@@ -73,9 +73,29 @@ class FakeStore final : public cache::CacheStore {
   int recoveries = 0;
 };
 
+// What the fake knows after a token, as numbers that a hidden vector can carry: 8 parts of 16 bits.
+inline constexpr int kHidden = 8;
+inline void write_hidden(uint64_t state, uint64_t keys, float* out) {
+  for (int i = 0; i < 4; ++i) {
+    out[i] = static_cast<float>(state >> (16 * i) & 0xFFFF);
+    out[4 + i] = static_cast<float>(keys >> (16 * i) & 0xFFFF);
+  }
+}
+inline std::pair<uint64_t, uint64_t> read_hidden(const float* hidden) {
+  uint64_t state = 0, keys = 0;
+  for (int i = 0; i < 4; ++i) {
+    state |= static_cast<uint64_t>(hidden[i]) << (16 * i);
+    keys |= static_cast<uint64_t>(hidden[4 + i]) << (16 * i);
+  }
+  return {state, keys};
+}
+
+// drafts: it guesses ahead, and is wrong one time in `wrong_of` (0: never).
 class FakeModel final : public model::Model {
  public:
-  FakeModel() {
+  explicit FakeModel(bool drafts = false, uint64_t wrong_of = 3) : wrong_of_(wrong_of) {
+    info_.drafts = drafts;
+    info_.hidden = kHidden;
     info_.name = "fake";
     info_.vocab = kVocab;
     info_.logits = kWidth;
@@ -88,16 +108,39 @@ class FakeModel final : public model::Model {
     auto& store = dynamic_cast<FakeStore&>(caches);
     if (before) before(batch);
     std::vector<float> logits(static_cast<size_t>(batch.L()) * kWidth);
+    std::vector<float> hidden(static_cast<size_t>(batch.T()) * kHidden);
     size_t line = 0;
-    for (int r = 0; r < batch.R(); ++r) line = run_row(batch, r, store, logits, line);
-    if (logits.empty()) return {mx::zeros({0, kWidth}, mx::float32)};
-    return {mx::array(logits.begin(), {batch.L(), kWidth}, mx::float32)};
+    for (int r = 0; r < batch.R(); ++r) line = run_row(batch, r, store, {logits, hidden}, line);
+    return {logits.empty() ? mx::zeros({0, kWidth}, mx::float32)
+                           : mx::array(logits.begin(), {batch.L(), kWidth}, mx::float32),
+            mx::array(hidden.begin(), {batch.T(), kHidden}, mx::float32)};
+  }
+
+  model::ForwardOutput draft(const ops::Step& step, const mx::array& in, cache::CacheStore&) const override {
+    const ops::StepBatch& batch = step->batch;
+    std::vector<float> logits(static_cast<size_t>(batch.L()) * kWidth), made(static_cast<size_t>(batch.T()) * kHidden);
+    size_t line = 0;
+    for (int t = 0; t < batch.T(); ++t) {
+      auto [state, keys] = read_hidden(in.data<float>() + t * kHidden);
+      state = mix(state, static_cast<uint64_t>(batch.tokens[static_cast<size_t>(t)]));
+      keys = mix(keys, static_cast<uint64_t>(batch.tokens[static_cast<size_t>(t)]));
+      write_hidden(state, keys, made.data() + t * kHidden);
+      if (line >= batch.logits_of.size() || batch.logits_of[line] != t) continue;
+      const bool wrong = wrong_of_ > 0 && mix(state, 77) % wrong_of_ == 0;
+      fill_logits(wrong ? ~state : state, keys, false, logits.data() + line++ * kWidth);
+    }
+    return {logits.empty() ? mx::zeros({0, kWidth}, mx::float32)
+                           : mx::array(logits.begin(), {batch.L(), kWidth}, mx::float32),
+            mx::array(made.begin(), {batch.T(), kHidden}, mx::float32)};
   }
 
   std::function<void(const ops::StepBatch&)> before;  // on the engine thread; may throw
 
  private:
-  static size_t run_row(const ops::StepBatch& batch, int r, FakeStore& store, std::vector<float>& logits, size_t line) {
+  struct Out {
+    std::vector<float>&logits, &hidden;
+  };
+  static size_t run_row(const ops::StepBatch& batch, int r, FakeStore& store, const Out& out, size_t line) {
     FakeStore::Slot& slot = store.slots.at(static_cast<size_t>(batch.slot[r]));
     if (batch.first[r] == 0) slot = {.state = 1, .tokens = 0};
     if (slot.tokens != batch.first[r]) throw std::logic_error("a state of another position");
@@ -111,15 +154,17 @@ class FakeModel final : public model::Model {
       slot.nan = slot.nan || token == kNan;
       for (const auto& emit : batch.emits_of(r))
         if (emit.token == t) store.slots.at(static_cast<size_t>(emit.slot)) = slot;
-      if (line >= batch.logits_of.size() || batch.logits_of[line] != t) continue;
       uint64_t keys = 0;
       for (int p = 0; p <= position; ++p) keys = mix(keys, store.keys.at(batch.blocks(r)[p / 64] * 64 + p % 64));
-      fill_logits(slot.state, keys, slot.nan, logits.data() + line++ * kWidth);
+      write_hidden(slot.state, keys, out.hidden.data() + t * kHidden);
+      if (line >= batch.logits_of.size() || batch.logits_of[line] != t) continue;
+      fill_logits(slot.state, keys, slot.nan, out.logits.data() + line++ * kWidth);
     }
     return line;
   }
 
   model::ModelInfo info_;
+  uint64_t wrong_of_;
 };
 
 // Greedy decoding by hand: what a request must answer whatever runs beside it.

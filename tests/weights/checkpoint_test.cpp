@@ -74,7 +74,7 @@ TEST(CheckpointTest, WithoutAnIndexTakesEveryModelFile) {
        {"model-00002-of-00002.safetensors", safetensors({bf16_tensor("lm_head.weight", {4, 4})})},
        {"model-mtp.safetensors", safetensors({bf16_tensor("norm.weight", {4}), bf16_tensor("fc.weight", {4})})}});
   const auto checkpoint = files.open();
-  EXPECT_THAT(names(*checkpoint), ElementsAre("lm_head.weight", "norm.weight"));
+  EXPECT_THAT(names(*checkpoint), ElementsAre("lm_head.weight", "mtp.fc.weight", "mtp.norm.weight", "norm.weight"));
   EXPECT_EQ(checkpoint->mtp_tensors(), 2);
 }
 
@@ -85,7 +85,7 @@ TEST(CheckpointTest, CountsWhatItSkipsAndKeepsUnknownNames) {
                               .open();
   EXPECT_EQ(checkpoint->vision_tensors(), 2);
   EXPECT_EQ(checkpoint->mtp_tensors(), 1);
-  EXPECT_THAT(names(*checkpoint), ElementsAre("strange.weight"));
+  EXPECT_THAT(names(*checkpoint), ElementsAre("mtp.fc.weight", "strange.weight"));
 }
 
 TEST(CheckpointTest, TwoNamesOfOneTensorAreAnError) {

@@ -1,0 +1,49 @@
+// Guesses of the tokens that follow, by the model's multi-token-prediction head. The head runs one position behind the
+// trunk: its entry t is made of what the trunk made of token t and of the token after it. Guesses need not be exact, so
+// nothing here decides a bit of an answer. Thread rule: the engine thread.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/cache_store.h"
+#include "cache/manager.h"
+#include "model/model.h"
+#include "schedule/plan.h"
+
+namespace tutti::run {
+
+struct RowResult;
+
+class Drafter {
+ public:
+  explicit Drafter(const model::Model& model) : model_(model) {}
+
+  // The hidden vectors that go with the copied slots.
+  void copy(std::span<const cache::Copy> copies);
+
+  struct Step {
+    const schedule::StepPlan& plan;
+    const ops::StepBatch& batch;   // of the trunk's pass
+    const ops::mx::array& hidden;  // [T, H] what it made of each token, evaluated
+    const cache::CacheManager& caches;
+    cache::CacheStore& store;
+    const std::function<ops::Step(ops::StepBatch)>& make_step;
+  };
+  // After sampling: the head catches up with every row of the plan that it follows, and guesses for those that want it.
+  void run(const Step& step, std::vector<RowResult>& results);
+
+ private:
+  struct Row;
+  struct Pass;
+  std::vector<Row> begin_rows(const Step& step, const std::vector<RowResult>& results);
+  void remember(const Step& step);
+  void advance(const Step& step, std::vector<Row>& rows, std::vector<RowResult>& results);
+
+  const model::Model& model_;
+  std::unordered_map<int32_t, std::vector<float>> hidden_;  // by slot: of the last token that its state has seen
+};
+
+}  // namespace tutti::run

@@ -1,0 +1,101 @@
+"""Speculation as clients see it: the same answers and log-probabilities with the model's draft head, without it, and with a head
+that guesses badly."""
+import json
+import os
+import shutil
+import struct
+import tempfile
+import unittest
+
+from serving import HERE, serving, together
+
+PROMPTS = ["Count to 40.", "Repeat: zq wk pl mn oo bt cr dx ee fy", "Tell me a story about a fox.", "What is the capital of Peru?"]
+JOBS = [{"messages": [{"role": "user", "content": prompt}], "max_tokens": 120, "logprobs": True, "top_logprobs": 3,
+         "chat_template_kwargs": {"enable_thinking": thinking}, **sampling}
+        for prompt in PROMPTS for thinking in (False, True)
+        for sampling in ({"temperature": 0}, {"temperature": 1.3, "seed": 7},
+                         {"temperature": 1, "seed": 3, "presence_penalty": 0.5, "repetition_penalty": 1.1, "min_tokens": 5, "stop": ["9"]})]
+
+
+def ask(server, job):
+    status, answer = server.post("/v1/chat/completions", {"return_token_ids": True, **job})
+    assert status == 200, answer
+    return answer
+
+
+def key(answer):
+    choice = answer["choices"][0]
+    return (choice["message"]["content"], choice["message"].get("reasoning_content"), choice["finish_reason"], choice["token_ids"],
+            [(t["token"], t["logprob"], [(o["token"], o["logprob"]) for o in t["top_logprobs"]])
+             for part in ("content", "reasoning") for t in choice["logprobs"].get(part) or []])
+
+
+def drafts(answer):
+    details = answer["usage"]["completion_tokens_details"]
+    return details["accepted_prediction_tokens"], details["rejected_prediction_tokens"]
+
+
+def perturbed_canary(folder):
+    """A copy of the canary whose head's first matrix is shuffled: it guesses, and badly."""
+    model = os.path.join(HERE, "..", "..", "models", "canary")
+    shutil.copytree(model, folder)
+    path = os.path.join(folder, "model.safetensors")
+    with open(path, "r+b") as file:
+        length = struct.unpack("<Q", file.read(8))[0]
+        begin, end = json.loads(file.read(length))["mtp.fc.weight"]["data_offsets"]
+        file.seek(8 + length + begin)
+        values = file.read(end - begin)
+        file.seek(8 + length + begin)
+        file.write(values[len(values) // 2:] + values[:len(values) // 2])
+
+
+class Speculation(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with serving("--num-speculative-tokens", "0") as server:
+            answers = [ask(server, job) for job in JOBS]
+        cls.expected = [key(a) for a in answers]
+        assert all(drafts(a) == (0, 0) for a in answers)
+
+    def check(self, server):
+        accepted = rejected = 0
+        for answers in ([ask(server, job) for job in JOBS], together([lambda job=job: ask(server, job) for job in JOBS])):
+            for i, answer in enumerate(answers):
+                self.assertEqual(key(answer), self.expected[i], JOBS[i])
+                accepted, rejected = accepted + drafts(answer)[0], rejected + drafts(answer)[1]
+        return accepted, rejected
+
+    def test_the_canarys_own_head(self):
+        for k in ("1", "3", "6"):
+            with serving("--num-speculative-tokens", k) as server:
+                accepted, rejected = self.check(server)
+                self.assertGreater(accepted, 100)
+                self.assertGreater(rejected, 0)
+
+    def test_a_head_that_guesses_badly(self):
+        with tempfile.TemporaryDirectory() as parent:
+            folder = os.path.join(parent, "model")
+            perturbed_canary(folder)
+            with serving(folder) as server:
+                accepted, rejected = self.check(server)
+                self.assertGreater(rejected, 10 * accepted)
+
+    def test_the_first_guess_is_nearly_always_right_on_the_canarys_skills(self):
+        with serving("--num-speculative-tokens", "1") as server:
+            accepted = rejected = 0
+            for prompt in PROMPTS:
+                answer = ask(server, {"messages": [{"role": "user", "content": prompt}], "max_tokens": 120, "temperature": 0,
+                                      "chat_template_kwargs": {"enable_thinking": False}})
+                accepted, rejected = accepted + drafts(answer)[0], rejected + drafts(answer)[1]
+            self.assertGreaterEqual(accepted, 0.95 * (accepted + rejected))
+
+    def test_a_request_may_have_fewer(self):
+        with serving() as server:
+            self.assertGreater(drafts(ask(server, JOBS[0]))[0], 0)
+            self.assertEqual(drafts(ask(server, {**JOBS[0], "num_speculative_tokens": 0})), (0, 0))
+            metrics = server.get("/metrics")[1]
+            self.assertIn("vllm:spec_decode_num_accepted_tokens_total", metrics)
+
+
+if __name__ == "__main__":
+    unittest.main()
