@@ -13,7 +13,7 @@ class Loader;
 
 // What a checkpoint of this configuration must hold.
 std::vector<weights::TensorSpec> qwen3_5_tensors(const Config& config);
-// What its multi-token-prediction head consists of (docs/model.md 12), all optional: a checkpoint may lack it.
+// What its multi-token-prediction head consists of (docs/speculation.md), all optional: a checkpoint may lack it.
 std::vector<weights::TensorSpec> qwen3_5_draft_tensors(const Config& config);
 
 class Qwen35 : public Model {
