@@ -28,6 +28,7 @@ struct EngineOptions {
   schedule::SchedulerOptions schedule;
   int max_queue = 1024;                        // sequences that wait; more: submit() refuses
   std::chrono::milliseconds step_budget{250};  // max(this, 1.5 × the measured decode-only step)
+  bool adapt_drafts = true;                    // as many guesses as pay; false: always all
   std::chrono::seconds watchdog{60};           // unhealthy when work waits and nothing has progressed for so long
 };
 

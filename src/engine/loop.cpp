@@ -33,7 +33,8 @@ Loop::Loop(const EngineOptions& options, Parts parts)
       metrics_(*parts_.metrics),
       runner_(*parts_.runner),
       scheduler_(std::make_unique<schedule::Scheduler>(options.schedule, *parts_.caches)),
-      pace_(options.step_budget) {
+      pace_(options.step_budget),
+      draft_pace_(options.schedule.max_drafts) {
   metrics_.kv_blocks_total = parts_.caches->total_blocks();
 }
 
@@ -135,7 +136,9 @@ void Loop::accept_choice(const SubmitMessage& message, int choice) {
 
 StepPlan Loop::plan() {
   scheduler_->advance_clock(std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start_).count());
-  return scheduler_->plan(pace_.token_budget(scheduler_->decoding()));
+  const int decoding = scheduler_->decoding();
+  if (options_.adapt_drafts) scheduler_->limit_drafts(draft_pace_.choose(decoding));
+  return scheduler_->plan(pace_.token_budget(decoding));
 }
 
 void Loop::pause_full_streams() {
@@ -246,6 +249,8 @@ void Loop::commit(const StepPlan& plan, std::vector<run::RowResult>& results, do
   ++metrics_.engine_steps;
 
   const std::vector<TokenEvent> events = scheduler_->commit(plan, sampled_);
+  if (prompt_tokens == 0)
+    draft_pace_.observe(static_cast<int>(plan.rows.size()), static_cast<int>(events.size()), seconds);
   parts_.inbox->progressed();
   size_t next = 0;  // events come in the order of the rows
   for (size_t r = 0; r < plan.rows.size(); ++r) {

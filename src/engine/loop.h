@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/manager.h"
+#include "engine/draft_pace.h"
 #include "engine/inbox.h"
 #include "engine/metrics.h"
 #include "engine/pace.h"
@@ -90,6 +91,7 @@ class Loop {
   run::Runner& runner_;
   std::unique_ptr<schedule::Scheduler> scheduler_;
   Pace pace_;
+  DraftPace draft_pace_;
   const Clock::time_point start_ = Clock::now();
   std::unordered_map<SequenceId, Row> rows_;
   std::vector<Row*> started_;                    // rows that may have events in their streams

@@ -3,6 +3,7 @@
 #include <mlx/transforms.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "run/runner.h"
 
@@ -10,14 +11,15 @@ namespace tutti::run {
 
 namespace mx = ops::mx;
 
-// A row of one pass through the head: consecutive entries of one sequence.
-struct Drafter::Row {
-  size_t index = 0;  // in the plan
-  int first = 0;     // position of the first entry
-  std::vector<TokenId> tokens;
-  std::vector<float> hidden;  // [tokens, H]
-  int wanted = 0;             // guesses still wanted
-};
+namespace {
+
+// Entries of a row that wait at most: 4 KB each in a small model.
+constexpr size_t kMostPending = 128;
+// Catching up is work that others wait for: with more rows than this in a step, a row whose entries have become too
+// many is given up rather than caught up with.
+constexpr size_t kCrowd = 4;
+
+}  // namespace
 
 void Drafter::copy(std::span<const cache::Copy> copies) {
   for (const cache::Copy& c : copies) {
@@ -29,33 +31,55 @@ void Drafter::copy(std::span<const cache::Copy> copies) {
 
 // The entries that the step has made possible: from the one of the token before the row, whose successor was not known
 // until now, to the last whose successor is known.
-std::vector<Drafter::Row> Drafter::begin_rows(const Step& step, const std::vector<RowResult>& results) {
-  const int H = model_.info().hidden;
+Drafter::Entries Drafter::new_entries(const Step& step, size_t r, const schedule::SampledToken& sampled) const {
+  const schedule::PlannedRow& planned = step.plan.rows[r];
+  const int H = model_.info().hidden, begin = step.batch.row_begin[r];
   const float* hidden = step.hidden.data<float>();
+  // Tokens of the row that stay; those after them were wrong guesses.
+  const int kept = planned.drafts.empty() ? planned.n : 1 + static_cast<int>(sampled.after.size());
+  Entries made{.first = planned.first};
+  const auto row = step.batch.tokens.begin() + begin;
+  made.tokens.assign(row, row + kept);
+  if (sampled.token >= 0) made.tokens.push_back(sampled.after.empty() ? sampled.token : sampled.after.back());
+  const auto before = hidden_.find(step.batch.slot[r]);
+  if (planned.first > 0 && before != hidden_.end()) {
+    made.first = planned.first - 1;
+    made.hidden = before->second;
+  } else {
+    made.tokens.erase(made.tokens.begin());
+  }
+  const int64_t own = static_cast<int64_t>(made.tokens.size()) - static_cast<int64_t>(made.hidden.size()) / H;
+  made.hidden.insert(made.hidden.end(), hidden + int64_t{begin} * H, hidden + (begin + own) * H);
+  return made;
+}
+
+// The new entries begin where the pending ones end, or one before it; else those belong to a row that was preempted.
+void Drafter::append(Entries& pending, Entries&& fresh) const {
+  const int overlap = pending.end() - fresh.first;
+  if (pending.tokens.empty() || overlap < 0 || overlap > 1 || fresh.tokens.empty()) {
+    if (!fresh.tokens.empty()) pending = std::move(fresh);
+    return;
+  }
+  pending.tokens.insert(pending.tokens.end(), fresh.tokens.begin() + overlap, fresh.tokens.end());
+  pending.hidden.insert(pending.hidden.end(), fresh.hidden.begin() + int64_t{overlap} * model_.info().hidden,
+                        fresh.hidden.end());
+}
+
+std::vector<Drafter::Row> Drafter::begin_rows(const Step& step, const std::vector<RowResult>& results) {
   std::vector<Row> rows;
   for (size_t r = 0; r < step.plan.rows.size(); ++r) {
     const schedule::PlannedRow& planned = step.plan.rows[r];
     if (!planned.follow || results[r].token.failed) continue;
-    Row row{.index = r, .first = planned.first, .wanted = results[r].token.token >= 0 ? planned.drafts_ahead : 0};
-    const int begin = step.batch.row_begin[r];
-    const auto known = step.batch.tokens.begin() + begin;
-    // Tokens of the row that stay; those after them were wrong guesses.
-    const int kept = planned.drafts.empty() ? planned.n : 1 + static_cast<int>(results[r].token.after.size());
-    std::vector<TokenId> tokens(known, known + kept);
-    if (results[r].token.token >= 0)
-      tokens.push_back(results[r].token.after.empty() ? results[r].token.token : results[r].token.after.back());
-    const auto before = hidden_.find(step.batch.slot[r]);
-    if (planned.first > 0 && before != hidden_.end()) {
-      row.first = planned.first - 1;
-      row.hidden = before->second;
-    } else {
-      tokens.erase(tokens.begin());
+    Entries& pending = pending_[planned.sequence];
+    if (pending.lost) continue;
+    append(pending, new_entries(step, r, results[r].token));
+    const int wanted = results[r].token.token >= 0 ? planned.drafts_ahead : 0;
+    if (pending.tokens.empty() || (wanted == 0 && pending.tokens.size() <= kMostPending)) continue;
+    if (wanted == 0 && step.plan.rows.size() > kCrowd) {
+      pending = {.lost = true};
+      continue;
     }
-    if (tokens.empty()) continue;
-    const int64_t own = static_cast<int64_t>(tokens.size()) - static_cast<int64_t>(row.hidden.size()) / H;
-    row.hidden.insert(row.hidden.end(), hidden + int64_t{begin} * H, hidden + (begin + own) * H);
-    row.tokens = std::move(tokens);
-    rows.push_back(std::move(row));
+    rows.push_back({r, std::exchange(pending, {}), wanted});
   }
   return rows;
 }
@@ -85,11 +109,12 @@ void Drafter::advance(const Step& step, std::vector<Row>& rows, std::vector<RowR
   batch.row_begin = batch.block_begin = {0};
   for (const Row& row : rows) {
     const SequenceId sequence = step.plan.rows[row.index].sequence;
-    batch.tokens.insert(batch.tokens.end(), row.tokens.begin(), row.tokens.end());
-    hidden.insert(hidden.end(), row.hidden.begin(), row.hidden.end());
-    for (size_t i = 0; i < row.tokens.size(); ++i) batch.positions.push_back(row.first + static_cast<int>(i));
+    const Entries& entries = row.entries;
+    batch.tokens.insert(batch.tokens.end(), entries.tokens.begin(), entries.tokens.end());
+    hidden.insert(hidden.end(), entries.hidden.begin(), entries.hidden.end());
+    for (int position = entries.first; position < entries.end(); ++position) batch.positions.push_back(position);
     batch.row_begin.push_back(batch.T());
-    batch.first.push_back(row.first);
+    batch.first.push_back(entries.first);
     batch.slot.push_back(step.batch.slot[row.index]);
     for (const BlockId block : step.caches.blocks(sequence)) batch.block_table.push_back(block.value);
     batch.block_begin.push_back(static_cast<int32_t>(batch.block_table.size()));
@@ -115,12 +140,12 @@ void Drafter::advance(const Step& step, std::vector<Row>& rows, std::vector<RowR
     const auto guess = static_cast<TokenId>(std::max_element(logits, logits + vocab) - logits);
     results[rows[r].index].drafts.push_back(guess);
     const int last = pass->batch.row_begin[r + 1] - 1;
-    const int position = rows[r].first + pass->batch.row_tokens(static_cast<int>(r));
+    const int position = rows[r].entries.end();
     // The next entry may lie behind the sequence's last block: then there are fewer guesses.
     const size_t blocks = step.caches.blocks(step.plan.rows[rows[r].index].sequence).size();
     if (rows[r].wanted == 1 || position / cache::kBlockTokens >= static_cast<int>(blocks)) continue;
     const float* made = out.hidden->data<float>() + int64_t{last} * H;
-    next.push_back({rows[r].index, position, {guess}, {made, made + H}, rows[r].wanted - 1});
+    next.push_back({rows[r].index, {position, {guess}, {made, made + H}}, rows[r].wanted - 1});
   }
   rows = std::move(next);
 }

@@ -12,6 +12,7 @@
 #include "cache/manager.h"
 #include "model/model.h"
 #include "schedule/plan.h"
+#include "schedule/scheduler.h"
 
 namespace tutti::run {
 
@@ -23,6 +24,7 @@ class Drafter {
 
   // The hidden vectors that go with the copied slots.
   void copy(std::span<const cache::Copy> copies);
+  void remove(SequenceId sequence) { pending_.erase(sequence); }
 
   struct Step {
     const schedule::StepPlan& plan;
@@ -32,18 +34,33 @@ class Drafter {
     cache::CacheStore& store;
     const std::function<ops::Step(ops::StepBatch)>& make_step;
   };
-  // After sampling: the head catches up with every row of the plan that it follows, and guesses for those that want it.
+  // After sampling: the head guesses for the rows that want it. What it has to catch up with of the others is kept
+  // until they do, or it has become much.
   void run(const Step& step, std::vector<RowResult>& results);
 
  private:
-  struct Row;
-  struct Pass;
+  // Consecutive entries of one sequence.
+  struct Entries {
+    int first = 0;  // position of the first
+    std::vector<TokenId> tokens;
+    std::vector<float> hidden;  // [tokens, H]
+    bool lost = false;          // some were thrown away: no more guesses for this sequence
+    int end() const { return first + static_cast<int>(tokens.size()); }
+  };
+  struct Row {
+    size_t index = 0;  // in the plan
+    Entries entries;
+    int wanted = 0;  // guesses still wanted
+  };
+  Entries new_entries(const Step& step, size_t r, const schedule::SampledToken& sampled) const;
+  void append(Entries& pending, Entries&& fresh) const;
   std::vector<Row> begin_rows(const Step& step, const std::vector<RowResult>& results);
   void remember(const Step& step);
   void advance(const Step& step, std::vector<Row>& rows, std::vector<RowResult>& results);
 
   const model::Model& model_;
   std::unordered_map<int32_t, std::vector<float>> hidden_;  // by slot: of the last token that its state has seen
+  std::unordered_map<SequenceId, Entries> pending_;         // what the head has not run yet
 };
 
 }  // namespace tutti::run

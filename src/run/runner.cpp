@@ -34,6 +34,7 @@ void Runner::add(SequenceId sequence, sample::SamplingParams params, int choice,
 
 void Runner::remove(SequenceId sequence) {
   rows_.erase(sequence);
+  if (drafter_) drafter_->remove(sequence);
 }
 
 ops::StepBatch Runner::assemble(const StepPlan& plan, const schedule::Scheduler& scheduler,

@@ -16,7 +16,7 @@ struct PlannedRow {
       0;  // the last `logits` tokens of the row want logits: 1 where a token is sampled, 0 in an unfinished prompt
   bool samples = false;         // the last token's logits give the sequence's next token
   std::vector<TokenId> drafts;  // the last tokens of the row are guesses: all its tokens want logits
-  bool follow = false;          // the draft head keeps up with this row
+  bool follow = false;          // guesses may be wanted of this row: the draft head must be able to catch up
   int drafts_ahead = 0;         // guesses wanted for the row's next step
   struct Emit {
     int position = 0;  // in (first, first + n]

@@ -19,9 +19,6 @@ struct Candidate {
 // A prefix that is being computed is worth waiting for when it saves so many tokens.
 constexpr int kJoinTokens = 32;
 
-// Up to so many rows in a step, all guesses are verified; up to so many, one per row.
-constexpr int kFewRows = 8, kManyRows = 16;
-
 class Planner {
  public:
   Planner(State& state, StepPlan& plan, int token_budget)
@@ -132,18 +129,15 @@ class Planner {
       if (shares[i].given > 0) give(candidates[i], shares[i].given);
   }
 
-  // How many guesses the rows' next step is to verify: the more, the better those before were and the fewer rows there
-  // are to fill the step.
+  // How many guesses the rows' next step is to verify: the more, the better those before were.
   void plan_next_drafts() {
-    const int rows = static_cast<int>(plan_.rows.size());
-    const int most = rows <= kFewRows ? state_.options.max_drafts : rows <= kManyRows ? 1 : 0;
     for (PlannedRow& row : plan_.rows) {
       const Sequence& sequence = *state_.find(row.sequence);
       const int allowed = std::min(state_.options.max_drafts, sequence.request->max_drafts);
       row.follow = row.follow && allowed > 0;
       if (!row.follow || !row.samples) continue;
-      const int hopeful = sequence.hope > 0.6 ? most : sequence.hope > 0.35 ? 2 : 1;
-      row.drafts_ahead = std::min({most, hopeful, allowed});
+      const int hopeful = sequence.hope > 0.6 ? allowed : sequence.hope > 0.35 ? 2 : 1;
+      row.drafts_ahead = std::min({hopeful, allowed, state_.draft_limit});
     }
   }
 

@@ -224,6 +224,10 @@ std::vector<TokenEvent> Scheduler::commit(const StepPlan& plan, std::span<const 
   return events;
 }
 
+void Scheduler::limit_drafts(int drafts) {
+  impl_->draft_limit = drafts;
+}
+
 void Scheduler::set_drafts(SequenceId sequence, std::vector<TokenId> drafts) {
   Sequence* s = impl_->find(sequence);
   if (s != nullptr && s->status == Status::running) s->drafts = std::move(drafts);

@@ -75,6 +75,8 @@ class Scheduler {
   // Applies the results: appends tokens (several events per row then, one after the other), finishes sequences, gives
   // caches back.
   std::vector<TokenEvent> commit(const StepPlan& plan, std::span<const SampledToken> sampled);
+  // At most so many guesses are asked for per row from now on; 0: the draft head need not run.
+  void limit_drafts(int drafts);
   // Guesses for the sequence's next step; unknown ids are no error.
   void set_drafts(SequenceId sequence, std::vector<TokenId> drafts);
   // The step threw: none of its rows advanced and their caches are lost; they are recomputed. With `all`, every

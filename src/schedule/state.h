@@ -1,6 +1,7 @@
 // What the scheduler knows, and the moves between its queues. Private to this room.
 #pragma once
 
+#include <climits>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -25,6 +26,7 @@ struct State {
   int64_t served = 0;  // rows committed so far
   int64_t preemptions = 0;
   int paused = 0;  // sequences that are paused
+  int draft_limit = INT_MAX;
 
   Sequence* find(SequenceId sequence) const;
   void enqueue(Sequence& sequence);

@@ -22,7 +22,7 @@ struct KitchenOptions {
       max_queue = 1024;
   std::chrono::seconds watchdog{60};
   std::chrono::milliseconds step_budget{250};
-  bool loses_all = false;
+  bool loses_all = false, adapt_drafts = false;
   uint64_t wrong_of = 3;  // one guess in so many is wrong
 };
 
@@ -33,6 +33,7 @@ struct Kitchen {
     options.schedule = {.max_num_batched_tokens = o.cap, .max_num_seqs = o.rows, .max_model_len = o.max_model_len};
     options.schedule.snapshot_every = 128;
     options.schedule.max_drafts = o.drafts;
+    options.adapt_drafts = o.adapt_drafts;
     options.max_queue = o.max_queue;
     options.watchdog = o.watchdog;
     options.step_budget = o.step_budget;

@@ -143,6 +143,7 @@ TEST(EngineSpeculation, AnswersAreThoseOfARequestAlone) {
                      .rows = 12,
                      .cap = 1 + below(100),
                      .loses_all = seed % 2 == 0,
+                     .adapt_drafts = seed % 3 == 0,
                      .wrong_of = static_cast<uint64_t>(2 + below(6))});
     struct Asked {
       Client client;
