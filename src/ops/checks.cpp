@@ -14,7 +14,7 @@ std::string shape_text(const mx::Shape& shape) {
 }  // namespace
 
 void reject(const char* op, const std::string& what) {
-  throw std::invalid_argument("[" + std::string(op) + "] " + what);
+  throw std::invalid_argument(std::string("[").append(op) + "] " + what);
 }
 
 void require_x(const char* op, const mx::array& x, const StepBatch& batch, int H) {

@@ -35,7 +35,7 @@ class CpuPrimitive : public mx::UnaryPrimitive {
     auto& encoder = mx::cpu::get_command_encoder(stream());
     if (!inputs.empty()) {
       if (!inputs[0].flags().row_contiguous) {
-        throw std::invalid_argument("[" + std::string(task_->op) + "] x is not contiguous");
+        throw std::invalid_argument(std::string("[").append(task_->op) + "] x is not contiguous");
       }
       encoder.set_input_array(inputs[0]);
       x = inputs[0].data<float>();
@@ -45,7 +45,7 @@ class CpuPrimitive : public mx::UnaryPrimitive {
     encoder.dispatch([task = task_, x, y = out.data<float>()] { run(*task, x, y); });
   }
   void eval_gpu(const std::vector<mx::array>&, mx::array&) override {
-    throw std::runtime_error("[" + std::string(task_->op) + "] packed weights serve the CPU only");
+    throw std::runtime_error(std::string("[").append(task_->op) + "] packed weights serve the CPU only");
   }
   const char* name() const override { return task_->op; }
 
@@ -57,7 +57,7 @@ class CpuPrimitive : public mx::UnaryPrimitive {
 
 mx::array cpu_node(CpuNode node) {
   if (node.step->table == nullptr) {
-    throw std::invalid_argument("[" + std::string(node.op) + "] the step has no kernel table");
+    throw std::invalid_argument(std::string("[").append(node.op) + "] the step has no kernel table");
   }
   auto task = std::make_shared<const Task>(Task{node.op, std::move(node.step), std::move(node.body)});
   const auto stream = mx::to_stream(mx::Device(mx::Device::cpu));

@@ -10,7 +10,7 @@ namespace tutti::ops {
 namespace {
 
 void require(bool ok, const char* op, const std::string& what) {
-  if (!ok) throw std::invalid_argument("[" + std::string(op) + "] batch: " + what);
+  if (!ok) throw std::invalid_argument(std::string("[").append(op) + "] batch: " + what);
 }
 
 bool ascending(const std::vector<int32_t>& v) {
