@@ -20,8 +20,7 @@ void plan_snapshots(MemoryPlan& plan, const MemoryWishes& wishes, int64_t block,
 }  // namespace
 
 MemoryPlan plan_memory(const cache::CacheSpecs& specs, const MemoryWishes& wishes) {
-  const int64_t block = std::max<int64_t>(cache::bytes_per_block(specs), 1), state = cache::bytes_per_slot(specs);
-  const int64_t slot = state * (1 + wishes.drafts);  // of a row
+  const int64_t block = std::max<int64_t>(cache::bytes_per_block(specs), 1), slot = cache::bytes_per_slot(specs);
   const int64_t budget = wishes.budget > 0 ? wishes.budget : wishes.available / 2;
   const int64_t wanted_len =
       wishes.max_model_len > 0 ? std::min<int64_t>(wishes.max_model_len, wishes.model_max_len) : wishes.model_max_len;
@@ -29,9 +28,17 @@ MemoryPlan plan_memory(const cache::CacheSpecs& specs, const MemoryWishes& wishe
   MemoryPlan plan;
   // States may take half of the budget: what is left must still hold conversations.
   plan.slots = wishes.max_num_seqs;
-  if (slot > 0) plan.slots = static_cast<int>(std::clamp<int64_t>(budget / 2 / slot, 1, wishes.max_num_seqs));
+  if (slot > 0) {
+    // All guesses of a few rows, or one of some (engine/draft_pace.cpp); rows that find no slot do without.
+    const int64_t wanted = std::max<int64_t>(int64_t{7} * wishes.drafts, 15);
+    const int64_t most = std::min(int64_t{wishes.max_num_seqs} * wishes.drafts, wanted);
+    plan.draft_slots = static_cast<int>(std::min(most, budget / 8 / slot));
+    const int64_t fit = budget / 2 / slot - plan.draft_slots;
+    plan.slots = static_cast<int>(std::clamp<int64_t>(fit, 1, wishes.max_num_seqs));
+  }
+  const int64_t states = (int64_t{plan.slots} + plan.draft_slots) * slot;
   const int64_t blocks_per_row = (wanted_len + cache::kBlockTokens - 1) / cache::kBlockTokens;
-  const int64_t blocks = std::min((budget - plan.slots * slot) / block, blocks_per_row * plan.slots);
+  const int64_t blocks = std::min((budget - states) / block, blocks_per_row * plan.slots);
   if (blocks < 1) {
     throw OptionError(fmt::format(
         "the cache memory of {} bytes does not hold one sequence: a state takes {} bytes, a block of {} tokens {}",
@@ -41,11 +48,10 @@ MemoryPlan plan_memory(const cache::CacheSpecs& specs, const MemoryWishes& wishe
   plan.max_model_len = static_cast<int>(std::min<int64_t>(wanted_len, int64_t{plan.blocks} * cache::kBlockTokens));
   if (wishes.max_model_len > 0 && plan.max_model_len < wanted_len) {
     throw OptionError(fmt::format("--max-model-len {} needs {} bytes of cache memory, there are {}", wanted_len,
-                                  blocks_per_row * block + plan.slots * slot, budget));
+                                  blocks_per_row * block + states, budget));
   }
-  if (state > 0) plan.draft_slots = plan.slots * wishes.drafts;
-  plan_snapshots(plan, wishes, block, state);
-  plan.bytes = plan.blocks * block + plan.slots * slot + plan.snapshots * state;
+  plan_snapshots(plan, wishes, block, slot);
+  plan.bytes = plan.blocks * block + states + plan.snapshots * slot;
   return plan;
 }
 

@@ -41,6 +41,30 @@ TEST(MemoryPlan, StatesTakeAtMostHalf) {
   EXPECT_EQ(plan.blocks, 40000 / 1024);
 }
 
+TEST(MemoryPlan, GuessesTakeSlotsForAFewRowsOnly) {
+  const auto plan =
+      plan_memory(small_model(), {.budget = 4'000'000, .model_max_len = 640, .max_num_seqs = 64, .drafts = 3});
+  EXPECT_EQ(plan.draft_slots, 21);
+  EXPECT_EQ(plan.slots, 64);
+  const auto scarce =
+      plan_memory(small_model(), {.budget = 160'000, .model_max_len = 640, .max_num_seqs = 64, .drafts = 3});
+  EXPECT_EQ(scarce.draft_slots, 5);  // an eighth
+  EXPECT_EQ(scarce.slots, 15);
+  EXPECT_LE(scarce.bytes, 160'000);
+}
+
+TEST(MemoryPlan, SnapshotsComeOnTop) {
+  const auto plan = plan_memory(
+      small_model(), {.budget = 80'000, .model_max_len = 64'000, .max_num_seqs = 64, .prefix_caching = true});
+  EXPECT_EQ(plan.snapshots, plan.blocks * 1024 * 2 / 5 / 4000);
+  EXPECT_EQ(plan.snapshot_every, 256);  // 4 blocks of 1,024 bytes
+  const auto none = plan_memory(
+      small_model(),
+      {.budget = 80'000, .model_max_len = 64'000, .max_num_seqs = 64, .prefix_caching = true, .snapshot_bytes = 0});
+  EXPECT_EQ(none.snapshots, 0);
+  EXPECT_EQ(none.blocks, plan.blocks);
+}
+
 TEST(MemoryPlan, TooLittleIsAnError) {
   EXPECT_THROW(plan_memory(small_model(), {.budget = 100, .model_max_len = 640, .max_num_seqs = 8}), OptionError);
 }
