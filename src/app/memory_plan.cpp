@@ -29,10 +29,8 @@ MemoryPlan plan_memory(const cache::CacheSpecs& specs, const MemoryWishes& wishe
   // States may take half of the budget: what is left must still hold conversations.
   plan.slots = wishes.max_num_seqs;
   if (slot > 0) {
-    // All guesses of a few rows, or one of some (engine/draft_pace.cpp); rows that find no slot do without.
-    const int64_t wanted = std::max<int64_t>(int64_t{7} * wishes.drafts, 15);
-    const int64_t most = std::min(int64_t{wishes.max_num_seqs} * wishes.drafts, wanted);
-    plan.draft_slots = static_cast<int>(std::min(most, budget / 8 / slot));
+    // Rows that find no slot do without guesses.
+    plan.draft_slots = static_cast<int>(std::min<int64_t>(wishes.draft_slots, budget / 8 / slot));
     const int64_t fit = budget / 2 / slot - plan.draft_slots;
     plan.slots = static_cast<int>(std::clamp<int64_t>(fit, 1, wishes.max_num_seqs));
   }

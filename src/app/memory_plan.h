@@ -13,7 +13,7 @@ struct MemoryWishes {
   int64_t model_max_len = 0;  // of the checkpoint
   int max_model_len = 0;      // --max-model-len; 0: as long as possible
   int max_num_seqs = 0;
-  int drafts = 0;  // guesses per row and step
+  int draft_slots = 0;  // for states between guesses, if memory allows
   bool prefix_caching = false;
   int64_t snapshot_bytes = -1;  // --prefix-cache-snapshot-bytes, beyond the budget; -1: 0.4 × the bytes of the blocks
 };

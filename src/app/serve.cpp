@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cache/cache_store.h"
+#include "engine/draft_pace.h"
 #include "model/model.h"
 #include "run/runner.h"
 
@@ -112,14 +113,15 @@ void start_engine(const ServeOptions& options, Running& r) {
   const auto specs = r.model->cache_specs();
   auto engine_options = options.engine;
   const int drafts = r.model->info().drafts ? options.engine.schedule.max_drafts : 0;
-  r.memory = plan_memory(specs, {.budget = options.kv_cache_memory_bytes,
-                                 .available = available_memory(),
-                                 .model_max_len = r.model->info().max_positions,
-                                 .max_model_len = options.engine.schedule.max_model_len,
-                                 .max_num_seqs = options.engine.schedule.max_num_seqs,
-                                 .drafts = drafts,
-                                 .prefix_caching = options.engine.schedule.prefix_caching,
-                                 .snapshot_bytes = options.snapshot_bytes});
+  r.memory =
+      plan_memory(specs, {.budget = options.kv_cache_memory_bytes,
+                          .available = available_memory(),
+                          .model_max_len = r.model->info().max_positions,
+                          .max_model_len = options.engine.schedule.max_model_len,
+                          .max_num_seqs = options.engine.schedule.max_num_seqs,
+                          .draft_slots = engine::DraftPace::most_guesses(drafts, options.engine.schedule.max_num_seqs),
+                          .prefix_caching = options.engine.schedule.prefix_caching,
+                          .snapshot_bytes = options.snapshot_bytes});
   engine_options.schedule.max_drafts = drafts;
   engine_options.schedule.snapshot_every = r.memory.snapshot_every;
   engine_options.schedule.max_model_len = r.memory.max_model_len;

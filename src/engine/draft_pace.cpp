@@ -13,16 +13,27 @@ constexpr int64_t kRetrySteps = 4;
 constexpr double kRate = 0.1;
 constexpr size_t kFewRows = 3, kSomeRows = 4;  // bit widths: up to 7 rows, up to 15
 
+// A full step is bound by arithmetic, and every guess is more of it: not even tried there.
+int most_per_row(int max_drafts, size_t width) {
+  return width <= kFewRows ? max_drafts : width <= kSomeRows ? std::min(1, max_drafts) : 0;
+}
+
 }  // namespace
 
 DraftPace::DraftPace(int max_drafts) : max_drafts_(max_drafts) {
   for (size_t width = 0; width < buckets_.size(); ++width) {
-    // A full step is bound by arithmetic, and every guess is more of it: not even tried there.
-    const int most = width <= kFewRows ? max_drafts : width <= kSomeRows ? std::min(1, max_drafts) : 0;
+    const int most = most_per_row(max_drafts, width);
     std::vector<Level>& levels = buckets_[width].levels;
     for (const int drafts : {0, 1, most})
       if (drafts <= most && (levels.empty() || levels.back().drafts < drafts)) levels.push_back({.drafts = drafts});
   }
+}
+
+int DraftPace::most_guesses(int max_drafts, int rows) {
+  int most = 0;
+  for (const size_t width : {kFewRows, kSomeRows})
+    most = std::max(most, std::min(rows, (1 << width) - 1) * most_per_row(max_drafts, width));
+  return most;
 }
 
 DraftPace::Bucket& DraftPace::bucket(int rows) {

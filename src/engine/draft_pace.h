@@ -12,6 +12,9 @@ class DraftPace {
  public:
   explicit DraftPace(int max_drafts);
 
+  // The most guesses that one step of up to `rows` rows can hold: so many states between guesses are needed.
+  static int most_guesses(int max_drafts, int rows);
+
   // Guesses per row for the step after next, while so many rows decode.
   int choose(int rows);
   // A step of decoding rows alone gave `tokens` tokens in so many seconds; it verified what choose() said before.

@@ -158,8 +158,9 @@ void Loop::announce(const StepPlan& plan) {
     row->planned = Clock::now();
     started_.push_back(row);
     metrics_.queue_time.observe(seconds_between(row->queued, row->planned));
-    metrics_.prefix_cache_queries += row->prompt_tokens;
-    metrics_.prefix_cache_hits += scheduler_->find(row->id)->cached;
+    const schedule::Sequence& sequence = *scheduler_->find(row->id);
+    if (sequence.chain != nullptr) metrics_.prefix_cache_queries += row->prompt_tokens;
+    metrics_.prefix_cache_hits += sequence.cached;
     publish(*row, {.started = true});
   }
 }

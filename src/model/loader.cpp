@@ -52,9 +52,11 @@ std::string format_name(const quant::WeightFormat& format) {
   return fmt::format("affine {}-bit, group {}", format.affine.bits, format.affine.group);
 }
 
-int64_t file_bytes(const weights::Checkpoint& checkpoint) {
+// Of what will be loaded.
+int64_t file_bytes(const weights::Checkpoint& checkpoint, bool drafts) {
   int64_t bytes = 0;
-  for (const auto& [name, tensor] : checkpoint.tensors()) bytes += static_cast<int64_t>(tensor.data.size());
+  for (const auto& [name, tensor] : checkpoint.tensors())
+    if (drafts || !name.starts_with("mtp.")) bytes += static_cast<int64_t>(tensor.data.size());
   return bytes;
 }
 
@@ -75,7 +77,7 @@ int64_t stored_bytes(const weights::StoredFormat& stored) {
 }  // namespace
 
 Loader::Loader(const weights::TensorTable& table, const LoadOptions& options)
-    : table_(table), options_(options), total_(file_bytes(table.checkpoint())) {}
+    : table_(table), options_(options), total_(file_bytes(table.checkpoint(), options.drafts)) {}
 
 ops::Weight Loader::weight(const std::string& module) {
   const auto& stored = table_.at(module);

@@ -263,7 +263,9 @@ void Qwen35::load_drafter(const weights::TensorTable& table, const std::vector<T
   std::vector<std::string> missing;
   for (const TensorSpec& spec : specs)
     if (!table.has(spec.module)) missing.push_back(spec.module);
-  if (missing.size() == specs.size()) {
+  if (!table.refused().empty()) {
+    info_.no_drafts = "its multi-token-prediction head can't be used: " + table.refused().front();
+  } else if (missing.size() == specs.size()) {
     info_.no_drafts = "the checkpoint has no multi-token-prediction head";
   } else if (!missing.empty()) {
     info_.no_drafts =

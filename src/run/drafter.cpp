@@ -15,8 +15,8 @@ namespace {
 
 // Entries of a row that wait at most: 4 KB each in a small model.
 constexpr size_t kMostPending = 128;
-// Catching up is work that others wait for: with more rows than this in a step, a row whose entries have become too
-// many is given up rather than caught up with.
+// Catching up is work that others wait for: among more rows than this, while guesses don't pay, a row whose entries
+// have become too many is given up rather than caught up with.
 constexpr size_t kCrowd = 4;
 
 }  // namespace
@@ -42,7 +42,12 @@ Drafter::Entries Drafter::new_entries(const Step& step, size_t r, const schedule
   made.tokens.assign(row, row + kept);
   if (sampled.token >= 0) made.tokens.push_back(sampled.after.empty() ? sampled.token : sampled.after.back());
   const auto before = hidden_.find(step.batch.slot[r]);
-  if (planned.first > 0 && before != hidden_.end()) {
+  // Just restored at the end of a block: that block is shared, its last entry is another sequence's to write.
+  const auto restores_row = [&](const cache::Copy& copy) {
+    return copy.what == cache::Copy::What::slot && copy.to == step.batch.slot[r];
+  };
+  const bool shared = planned.first % cache::kBlockTokens == 0 && std::ranges::any_of(step.plan.copies, restores_row);
+  if (planned.first > 0 && before != hidden_.end() && !shared) {
     made.first = planned.first - 1;
     made.hidden = before->second;
   } else {
@@ -75,7 +80,7 @@ std::vector<Drafter::Row> Drafter::begin_rows(const Step& step, const std::vecto
     append(pending, new_entries(step, r, results[r].token));
     const int wanted = results[r].token.token >= 0 ? planned.drafts_ahead : 0;
     if (pending.tokens.empty() || (wanted == 0 && pending.tokens.size() <= kMostPending)) continue;
-    if (wanted == 0 && step.plan.rows.size() > kCrowd) {
+    if (wanted == 0 && !step.plan.guessing && step.plan.rows.size() > kCrowd) {
       pending = {.lost = true};
       continue;
     }

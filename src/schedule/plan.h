@@ -30,6 +30,7 @@ struct StepPlan {
   std::vector<cache::Copy> copies;    // to be carried out, in order, before the step
   std::vector<SequenceId> preempted;  // lost their caches while this plan was made
   int64_t step = 0;
+  bool guessing = false;  // guesses pay for a batch of this size
 
   bool empty() const { return rows.empty(); }
   int tokens() const {

@@ -89,19 +89,15 @@ class Planner {
         return a->last_served != b->last_served ? a->last_served < b->last_served : a->arrival < b->arrival;
       });
     }
-    int planned_tokens = 0;
     for (Sequence* row : rows) {
-      planned_tokens = plan_.tokens();  // a preempted row has left the plan
-      if (planned_tokens >= room) break;
+      const int left = room - plan_.tokens();  // a preempted row has left the plan
+      if (left <= 0) break;
       if (row->status != Status::running) continue;  // preempted for a row before it
-      if (plan_with_drafts(*row, room - planned_tokens)) {
-        planned_tokens += plan_.rows.back().n;
-        continue;
-      }
+      if (plan_with_drafts(*row, left)) continue;
       bool reserved;
       while (!(reserved = state_.caches.reserve(row->request->id, row->computed + 1)) && preempt_for(*row)) {
       }
-      if (reserved) plan_.rows.push_back(make_row(*row, 1)), ++planned_tokens;
+      if (reserved) plan_.rows.push_back(make_row(*row, 1));
     }
   }
 
@@ -131,6 +127,7 @@ class Planner {
 
   // How many guesses the rows' next step is to verify: the more, the better those before were.
   void plan_next_drafts() {
+    plan_.guessing = std::min(state_.options.max_drafts, state_.draft_limit) > 0;
     for (PlannedRow& row : plan_.rows) {
       const Sequence& sequence = *state_.find(row.sequence);
       const int allowed = std::min(state_.options.max_drafts, sequence.request->max_drafts);

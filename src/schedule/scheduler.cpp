@@ -1,6 +1,7 @@
 #include "schedule/scheduler.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "schedule/state.h"
@@ -144,8 +145,7 @@ FinishReason reason_to_finish(const Sequence& sequence, TokenId token, int max_m
   return FinishReason::none;
 }
 
-// A row that got a token after every one of its guesses so far has a future with the draft head; one whose guesses are
-// hardly ever right does better without.
+// A row whose guesses are hardly ever right does better without, once it has had so many.
 constexpr int kTrialDrafts = 24;
 constexpr double kHopeless = 0.15, kHopeRate = 0.15;
 
@@ -269,6 +269,7 @@ void Scheduler::check() const {
   const State& state = *impl_;
   size_t queued = 0;
   int paused = 0;
+  std::set<BlockId> in_use;  // rows may share blocks
   for (const auto& [priority, queue] : state.waiting) {
     TUTTI_CHECK(!queue.empty());
     for (const auto& [arrival, s] : queue) {
@@ -281,6 +282,8 @@ void Scheduler::check() const {
   for (const Sequence* s : state.running) {
     TUTTI_CHECK(s->status == Status::running && state.caches.holds(s->request->id));
     const int held = static_cast<int>(state.caches.blocks(s->request->id).size());
+    const auto blocks = state.caches.blocks(s->request->id);
+    in_use.insert(blocks.begin(), blocks.end());
     TUTTI_CHECK(cache::CacheManager::blocks_for(s->computed) <= held);
     TUTTI_CHECK(held <= cache::CacheManager::blocks_for(static_cast<int>(s->tokens.size()) + state.options.max_drafts));
   }
@@ -295,6 +298,7 @@ void Scheduler::check() const {
   TUTTI_CHECK(static_cast<int>(state.running.size()) <= state.options.max_num_seqs);
   TUTTI_CHECK(
       std::is_sorted(state.running.begin(), state.running.end(), [](auto* a, auto* b) { return senior(*a, *b); }));
+  TUTTI_CHECK(static_cast<int>(in_use.size()) + state.caches.free_blocks() == state.caches.total_blocks());
   state.caches.check();
 }
 

@@ -49,6 +49,17 @@ class Problems {
       ++more_;
     }
   }
+  // Takes back what was added since count() was `count`.
+  std::vector<std::string> take_since(size_t count) {
+    if (count >= lines_.size()) {
+      more_ = static_cast<int64_t>(count - lines_.size());
+      return {};
+    }
+    more_ = 0;
+    std::vector<std::string> taken(lines_.begin() + static_cast<std::ptrdiff_t>(count), lines_.end());
+    lines_.resize(count);
+    return taken;
+  }
   bool empty() const { return lines_.empty(); }
   size_t count() const { return lines_.size() + static_cast<size_t>(more_); }
   const std::vector<std::string>& lines() const { return lines_; }

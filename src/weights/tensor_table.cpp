@@ -34,12 +34,20 @@ class TableBuilder {
   std::map<std::string, StoredFormat> build(const std::vector<TensorSpec>& specs, bool ignore_unused) {
     std::map<std::string, StoredFormat> modules;
     for (const TensorSpec& spec : specs) {
-      if (std::optional<StoredFormat> stored = find(spec)) modules.emplace(spec.module, std::move(*stored));
+      const size_t before = problems_.count();
+      std::optional<StoredFormat> stored = find(spec);
+      if (spec.optional && problems_.count() > before) {
+        for (std::string& line : problems_.take_since(before)) refused_.push_back(std::move(line));
+        stored.reset();
+      }
+      if (stored) modules.emplace(spec.module, std::move(*stored));
     }
     report_unused(ignore_unused);
     problems_.raise(checkpoint_.label());
     return modules;
   }
+
+  std::vector<std::string> take_refused() { return std::move(refused_); }
 
  private:
   std::optional<StoredFormat> find(const TensorSpec& spec) {
@@ -171,6 +179,7 @@ class TableBuilder {
 
   const Checkpoint& checkpoint_;
   Problems problems_;
+  std::vector<std::string> refused_;
   ModuleReader reader_;
   std::map<std::string, std::optional<StoredModule>> fused_;  // gate_up_proj, read once for both halves
 };
@@ -181,7 +190,9 @@ TensorTable::TensorTable(std::shared_ptr<const Checkpoint> checkpoint, const std
                          const QuantizationConfig& quantization, bool ignore_unused)
     : checkpoint_(std::move(checkpoint)) {
   refuse_unsupported_formats(*checkpoint_);
-  modules_ = TableBuilder(*checkpoint_, quantization).build(specs, ignore_unused);
+  TableBuilder builder(*checkpoint_, quantization);
+  modules_ = builder.build(specs, ignore_unused);
+  refused_ = builder.take_refused();
   check_norm_means();
 }
 

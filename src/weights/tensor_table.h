@@ -23,7 +23,7 @@ struct TensorSpec {
   Kind kind = Kind::linear;
   std::vector<int64_t> shape;  // logical shape of the weight
   bool bare = false;           // stored without the ".weight" suffix (A_log, dt_bias)
-  bool optional = false;
+  bool optional = false;       // missing or unusable: the table lacks it (refused() says why), and that is no error
 };
 
 // One matrix as the file holds it, row-major, for the packer. Points into the checkpoint; any alignment.
@@ -53,6 +53,8 @@ class TensorTable {
               const QuantizationConfig& quantization, bool ignore_unused);
   const StoredFormat& at(const std::string& module) const;
   bool has(const std::string& module) const;
+  // What is wrong with the optional modules that the checkpoint has and that can't be used.
+  const std::vector<std::string>& refused() const { return refused_; }
   // A vector module's values as float32, in the order of the file. (NaN or infinite values, also among the scales and
   // biases of a linear, were a LoadError of the constructor.)
   std::vector<float> vector(const std::string& module) const;
@@ -63,6 +65,7 @@ class TensorTable {
 
   std::shared_ptr<const Checkpoint> checkpoint_;
   std::map<std::string, StoredFormat> modules_;
+  std::vector<std::string> refused_;
 };
 
 }  // namespace tutti::weights

@@ -46,6 +46,7 @@ void refuse_unsupported_formats(const Checkpoint& checkpoint) {
   constexpr std::string_view kScales = ".scales";
   std::map<std::string, std::vector<std::string>, std::less<>> found;  // format → "file: module"
   for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (name.starts_with("mtp.")) continue;  // the model does without a head that can't be read
     const auto note = [&](std::string_view format, std::string_view suffix) {
       std::vector<std::string>& modules = found[std::string(format)];
       modules.push_back(tensor.file + ": " + name.substr(0, name.size() - suffix.size()));

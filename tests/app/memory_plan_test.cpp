@@ -43,11 +43,11 @@ TEST(MemoryPlan, StatesTakeAtMostHalf) {
 
 TEST(MemoryPlan, GuessesTakeSlotsForAFewRowsOnly) {
   const auto plan =
-      plan_memory(small_model(), {.budget = 4'000'000, .model_max_len = 640, .max_num_seqs = 64, .drafts = 3});
+      plan_memory(small_model(), {.budget = 4'000'000, .model_max_len = 640, .max_num_seqs = 64, .draft_slots = 21});
   EXPECT_EQ(plan.draft_slots, 21);
   EXPECT_EQ(plan.slots, 64);
   const auto scarce =
-      plan_memory(small_model(), {.budget = 160'000, .model_max_len = 640, .max_num_seqs = 64, .drafts = 3});
+      plan_memory(small_model(), {.budget = 160'000, .model_max_len = 640, .max_num_seqs = 64, .draft_slots = 21});
   EXPECT_EQ(scarce.draft_slots, 5);  // an eighth
   EXPECT_EQ(scarce.slots, 15);
   EXPECT_LE(scarce.bytes, 160'000);

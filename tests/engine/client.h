@@ -28,7 +28,8 @@ struct KitchenOptions {
 
 // The engine with its model. `before` runs on the engine thread at the start of every forward pass and may throw.
 struct Kitchen {
-  explicit Kitchen(KitchenOptions o = {}, std::function<void(const ops::StepBatch&)> before = {}) {
+  using Hook = std::function<void(const ops::StepBatch&)>;
+  explicit Kitchen(KitchenOptions o = {}, Hook before = {}, Hook before_draft = {}) {
     EngineOptions options;
     options.schedule = {.max_num_batched_tokens = o.cap, .max_num_seqs = o.rows, .max_model_len = o.max_model_len};
     options.schedule.snapshot_every = 128;
@@ -41,9 +42,10 @@ struct Kitchen {
         options,
         std::make_unique<cache::CacheManager>(cache::ManagerOptions{
             .blocks = o.blocks, .slots = o.slots, .snapshots = o.snapshots, .drafts = o.slots * o.drafts}),
-        [this, o, before] {
+        [this, o, before, before_draft] {
           auto model = std::make_shared<test::FakeModel>(o.drafts > 0, o.wrong_of);
           model->before = before;
+          model->before_draft = before_draft;
           auto made = std::make_unique<test::FakeStore>(o.blocks, o.slots * (1 + o.drafts) + o.snapshots);
           made->loses_all = o.loses_all;
           store = made.get();
@@ -165,6 +167,39 @@ class Client {
   std::shared_ptr<Signal> signal_;
   std::shared_ptr<Stream> stream_;
   int choices_ = 1, first_ = 0;
+};
+
+// Requests that run at once; the readers of some leave.
+class Crowd {
+ public:
+  void send(Engine& engine, const std::function<Submission(const Client&)>& make, bool leaves) {
+    Asked& asked = *asked_.emplace_back(std::make_unique<Asked>());
+    Submission submission = make(asked.client);
+    asked.prompt = submission.prompt;
+    asked.max_tokens = submission.max_tokens;
+    asked.left = leaves;
+    asked.client.send(engine, std::move(submission));
+    if (leaves) engine.abort(asked.client.ticket);
+  }
+
+  // Every choice of those who stayed is what greedy decoding by hand gives.
+  void expect_answers_as_alone(int seed) {
+    for (const auto& asked : asked_) {
+      for (const auto& [choice, answer] : asked->client.wait_all()) {
+        if (asked->left) continue;
+        EXPECT_EQ(answer.tokens, test::expected_answer(asked->prompt, asked->max_tokens)) << "seed " << seed;
+      }
+    }
+  }
+
+ private:
+  struct Asked {
+    Client client;
+    Ids prompt;
+    int max_tokens = 0;
+    bool left = false;
+  };
+  std::vector<std::unique_ptr<Asked>> asked_;
 };
 
 // A prompt that is its own in length and tokens.

@@ -52,6 +52,13 @@ TEST(DraftPace, SizesOfBatchesAreJudgedApart) {
   EXPECT_LT(many, 50);
 }
 
+TEST(DraftPace, SlotsForTheMostThatAStepCanHold) {
+  EXPECT_EQ(DraftPace::most_guesses(3, 64), 21);  // 7 rows of 3
+  EXPECT_EQ(DraftPace::most_guesses(1, 64), 15);  // 15 rows of 1
+  EXPECT_EQ(DraftPace::most_guesses(3, 2), 6);
+  EXPECT_EQ(DraftPace::most_guesses(0, 64), 0);
+}
+
 TEST(DraftPace, WithoutGuessesThereIsNothingToChoose) {
   DraftPace pace(0);
   for (int i = 0; i < 10; ++i) {

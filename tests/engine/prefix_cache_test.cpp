@@ -127,6 +127,8 @@ TEST(EnginePrefixCache, SaltsAndRefusalsShareNothing) {
   EXPECT_EQ(cached("a", true), 0);
   EXPECT_EQ(cached("", true), 299);
   EXPECT_EQ(cached("a", true), 299);
+  EXPECT_EQ(c.kitchen.engine->metrics().prefix_cache_queries, 4 * 300);  // not of those that refused
+  EXPECT_EQ(c.kitchen.engine->metrics().prefix_cache_hits, 2 * 299);
 }
 
 TEST(EnginePrefixCache, PromptLogProbabilitiesAreComputedInFull) {
@@ -171,32 +173,23 @@ TEST(EnginePrefixCache, AnswersAreThoseOfARequestAlone) {
                      .rows = 8,
                      .cap = 1 + below(200),
                      .loses_all = seed % 2 == 0});
-    struct Asked {
-      Client client;
-      Ids prompt;
-      int max_tokens = 0;
-      bool left = false;
-    };
-    std::vector<std::unique_ptr<Asked>> asked;
+    Crowd crowd;
     for (int i = 0; i < 40; ++i) {
-      auto a = std::make_unique<Asked>();
-      a->prompt = tokens(1 + below(300), below(2));
+      Ids prompt = tokens(1 + below(300), below(2));
       if (below(2) == 0)
-        for (const TokenId token : tokens(below(100), i)) a->prompt.push_back(token);
-      a->max_tokens = 1 + below(60);
-      Submission s = a->client.request(a->prompt, a->max_tokens);
-      for (int b = 10 + below(60); b < static_cast<int>(a->prompt.size()); b += 10 + below(60))
-        s.boundaries.push_back(b);
-      a->client.send(*kitchen.engine, s);
-      if (below(8) == 0) a->left = true, kitchen.engine->abort(a->client.ticket);
+        for (const TokenId token : tokens(below(100), i)) prompt.push_back(token);
+      const int max_tokens = 1 + below(60);
+      std::vector<int> boundaries;
+      for (int b = 10 + below(60); b < static_cast<int>(prompt.size()); b += 10 + below(60)) boundaries.push_back(b);
+      const auto make = [&](const Client& client) {
+        Submission s = client.request(prompt, max_tokens);
+        s.boundaries = boundaries;
+        return s;
+      };
+      crowd.send(*kitchen.engine, make, below(8) == 0);
       if (below(6) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(below(4)));
-      asked.push_back(std::move(a));
     }
-    for (const auto& a : asked) {
-      const Answer& answer = a->client.wait();
-      if (a->left) continue;
-      EXPECT_EQ(answer.tokens, test::expected_answer(a->prompt, a->max_tokens)) << "seed " << seed;
-    }
+    crowd.expect_answers_as_alone(seed);
     hits += kitchen.engine->metrics().prefix_cache_hits;
     preemptions += kitchen.engine->metrics().preemptions;
   }

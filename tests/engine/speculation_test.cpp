@@ -130,6 +130,25 @@ TEST(EngineSpeculation, AFailedStepLosesNoToken) {
   }
 }
 
+// A prefix that ends with a block is shared whole: what the head writes behind the prefix lies in blocks of its own.
+TEST(EngineSpeculation, TheHeadWritesIntoNoSharedBlock) {
+  std::vector<std::pair<int, int32_t>> written;  // first entry of a row, the block it lies in
+  Kitchen kitchen({.snapshots = 8, .drafts = 3}, {}, [&](const ops::StepBatch& batch) {
+    for (int r = 0; r < batch.R(); ++r) written.emplace_back(batch.first[r], batch.blocks(r)[batch.first[r] / 64]);
+  });
+  const Ids prompt = Ids(129, 7);
+  for (int round = 0; round < 2; ++round) {
+    written.clear();
+    Client client;
+    client.send(*kitchen.engine, prompt, 10);
+    const Answer& answer = client.wait();
+    EXPECT_EQ(answer.tokens, test::expected_answer(prompt, 10));
+    EXPECT_EQ(answer.cached_tokens, round == 0 ? 0 : 128);
+  }
+  ASSERT_FALSE(written.empty());
+  for (const auto& [first, block] : written) EXPECT_GE(first, 128);
+}
+
 // Together, with little memory, prefix hits, choices, readers that leave.
 TEST(EngineSpeculation, AnswersAreThoseOfARequestAlone) {
   int64_t accepted = 0, hits = 0, preemptions = 0;
@@ -145,28 +164,16 @@ TEST(EngineSpeculation, AnswersAreThoseOfARequestAlone) {
                      .loses_all = seed % 2 == 0,
                      .adapt_drafts = seed % 3 == 0,
                      .wrong_of = static_cast<uint64_t>(2 + below(6))});
-    struct Asked {
-      Client client;
-      Ids prompt;
-      int max_tokens = 0;
-      bool left = false;
-    };
-    std::vector<std::unique_ptr<Asked>> asked;
+    Crowd crowd;
     for (int i = 0; i < 30; ++i) {
-      auto a = std::make_unique<Asked>();
-      a->prompt = prompt_of(below(6), 300);
-      for (int more = below(200); more > 0; --more) a->prompt.push_back(below(test::kVocab));
-      a->max_tokens = 1 + below(90);
-      a->client.send(*kitchen.engine, a->client.request(a->prompt, a->max_tokens, 1 + below(3)));
-      if (below(8) == 0) a->left = true, kitchen.engine->abort(a->client.ticket);
-      asked.push_back(std::move(a));
+      Ids prompt = prompt_of(below(6), 300);
+      for (int more = below(200); more > 0; --more) prompt.push_back(below(test::kVocab));
+      const int max_tokens = 1 + below(90), choices = 1 + below(3);
+      crowd.send(
+          *kitchen.engine, [&](const Client& client) { return client.request(prompt, max_tokens, choices); },
+          below(8) == 0);
     }
-    for (const auto& a : asked) {
-      for (const auto& [choice, answer] : a->client.wait_all())
-        if (!a->left) {
-          EXPECT_EQ(answer.tokens, test::expected_answer(a->prompt, a->max_tokens)) << "seed " << seed;
-        }
-    }
+    crowd.expect_answers_as_alone(seed);
     accepted += kitchen.engine->metrics().spec_accepted_tokens;
     hits += kitchen.engine->metrics().prefix_cache_hits;
     preemptions += kitchen.engine->metrics().preemptions;

@@ -98,27 +98,47 @@ TEST(Draft, AHeadThatIsNotThereIsSaidSo) {
   EXPECT_EQ(unwanted->info().no_drafts, "");
 }
 
-TEST(Draft, AnIncompleteHeadIsRefusedWithItsReason) {
+// golden/dense with one piece of its header replaced by another of the same length.
+std::shared_ptr<const model::Model> load_changed(const std::string& before, const std::string& after) {
   const auto bytes_of = [](const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   const std::string config = bytes_of(golden("dense/config.json"));
   std::string weights = bytes_of(golden("dense/model.safetensors"));
-  const size_t at = weights.find("mtp.fc.weight");
-  ASSERT_NE(at, std::string::npos);
-  weights.replace(at, 13, "mtp.xx.weight");
+  const size_t at = weights.find(before);
+  if (at == std::string::npos || before.size() != after.size()) throw std::logic_error("nothing to change");
+  weights.replace(at, before.size(), after);
   const auto span = [](const std::string& s) {
     return std::span(reinterpret_cast<const std::byte*>(s.data()), s.size());
   };
   model::LoadOptions options;
   options.drafts = true;
-  const auto model = model::load(
-      weights::Checkpoint::from_memory("cut", {{"config.json", span(config)}, {"model.safetensors", span(weights)}}),
-      options);
+  return model::load(weights::Checkpoint::from_memory(
+                         "changed", {{"config.json", span(config)}, {"model.safetensors", span(weights)}}),
+                     options);
+}
+
+TEST(Draft, AnIncompleteHeadIsRefusedWithItsReason) {
+  const auto model = load_changed("mtp.fc.weight", "mtp.xx.weight");
   EXPECT_FALSE(model->info().drafts);
   EXPECT_EQ(model->info().no_drafts,
             "its multi-token-prediction head is incomplete: 1 of 15 tensors are missing, among them mtp.fc");
+}
+
+// The model is served all the same.
+TEST(Draft, AHeadOfWrongShapesOrInAFormatThatCantBeReadIsRefusedWithItsReason) {
+  const auto misshapen = load_changed(R"("mtp.fc.weight":{"dtype":"BF16","shape":[96,192])",
+                                      R"("mtp.fc.weight":{"dtype":"BF16","shape":[192,96])");
+  EXPECT_FALSE(misshapen->info().drafts);
+  EXPECT_EQ(
+      misshapen->info().no_drafts,
+      "its multi-token-prediction head can't be used: model.safetensors: mtp.fc.weight: expected [96, 192], found "
+      "[192, 96]");
+  const auto integers = load_changed(R"("mtp.fc.weight":{"dtype":"BF16")", R"("mtp.fc.weight":{"dtype":"I16" )");
+  EXPECT_TRUE(integers->info().no_drafts.starts_with("its multi-token-prediction head can't be used: "));
+  const auto scaled = load_changed("mtp.pre_fc_norm_hidden.weight", "mtp.pre_fc_norm_.weight_scale");
+  EXPECT_TRUE(scaled->info().no_drafts.starts_with("its multi-token-prediction head is incomplete: "));
 }
 
 }  // namespace

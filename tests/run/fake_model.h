@@ -118,6 +118,7 @@ class FakeModel final : public model::Model {
 
   model::ForwardOutput draft(const ops::Step& step, const mx::array& in, cache::CacheStore&) const override {
     const ops::StepBatch& batch = step->batch;
+    if (before_draft) before_draft(batch);
     std::vector<float> logits(static_cast<size_t>(batch.L()) * kWidth), made(static_cast<size_t>(batch.T()) * kHidden);
     size_t line = 0;
     for (int t = 0; t < batch.T(); ++t) {
@@ -134,7 +135,7 @@ class FakeModel final : public model::Model {
             mx::array(made.begin(), {batch.T(), kHidden}, mx::float32)};
   }
 
-  std::function<void(const ops::StepBatch&)> before;  // on the engine thread; may throw
+  std::function<void(const ops::StepBatch&)> before, before_draft;  // on the engine thread; may throw
 
  private:
   struct Out {

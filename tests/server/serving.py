@@ -29,7 +29,7 @@ def serving(*flags):
     port = free_port()
     log = tempfile.TemporaryFile()
     process = subprocess.Popen([TUTTI, "serve", "--host", "127.0.0.1", "--port", str(port), *flags], stdout=log, stderr=log)
-    server = Server(port)
+    server = Server(port, log)
     try:
         deadline = time.monotonic() + 120
         while server.get("/ready")[0] != 200:
@@ -49,8 +49,12 @@ def serving(*flags):
 
 
 class Server:
-    def __init__(self, port):
+    def __init__(self, port, log):
         self.port = port
+        self.log = log
+
+    def log_text(self):
+        return os.pread(self.log.fileno(), 1 << 20, 0).decode("utf-8", "replace")
 
     def request(self, method, path, body=None, headers=None):
         """(status, parsed JSON or text, headers)"""

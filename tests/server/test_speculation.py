@@ -1,5 +1,6 @@
 """Speculation as clients see it: the same answers and log-probabilities with the model's draft head, without it, and with a head
 that guesses badly."""
+import contextlib
 import json
 import os
 import shutil
@@ -35,18 +36,57 @@ def drafts(answer):
     return details["accepted_prediction_tokens"], details["rejected_prediction_tokens"]
 
 
-def perturbed_canary(folder):
-    """A copy of the canary whose head's first matrix is shuffled: it guesses, and badly."""
-    model = os.path.join(HERE, "..", "..", "models", "canary")
-    shutil.copytree(model, folder)
-    path = os.path.join(folder, "model.safetensors")
-    with open(path, "r+b") as file:
-        length = struct.unpack("<Q", file.read(8))[0]
-        begin, end = json.loads(file.read(length))["mtp.fc.weight"]["data_offsets"]
-        file.seek(8 + length + begin)
-        values = file.read(end - begin)
-        file.seek(8 + length + begin)
-        file.write(values[len(values) // 2:] + values[:len(values) // 2])
+def read_tensors(path):
+    """{name: (dtype, shape, bytes)}"""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return {name: (t["dtype"], t["shape"], data[slice(*t["data_offsets"])]) for name, t in header.items()}
+
+
+def write_tensors(path, tensors):
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
+
+
+@contextlib.contextmanager
+def changed_canary(change):
+    """A folder with a copy of the canary; change(tensors, folder) alters its tensors first."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = os.path.join(parent, "model")
+        shutil.copytree(os.path.join(HERE, "..", "..", "models", "canary"), folder)
+        path = os.path.join(folder, "model.safetensors")
+        tensors = read_tensors(path)
+        change(tensors, folder)
+        write_tensors(path, tensors)
+        yield folder
+
+
+def shuffle_head(tensors, folder):
+    """The halves of the head's first matrix change places: it guesses, and badly."""
+    dtype, shape, data = tensors["mtp.fc.weight"]
+    tensors["mtp.fc.weight"] = dtype, shape, data[len(data) // 2:] + data[:len(data) // 2]
+
+
+def move_head(tensors, folder):
+    """The head goes to a file of its own, with bare names."""
+    head = {name[len("mtp."):]: tensors.pop(name) for name in list(tensors) if name.startswith("mtp.")}
+    write_tensors(os.path.join(folder, "model-mtp.safetensors"), head)
+
+
+def drop_head(tensors, folder):
+    for name in [name for name in tensors if name.startswith("mtp.")]:
+        del tensors[name]
+
+
+def drop_part(tensors, folder):
+    del tensors["mtp.layers.0.self_attn.k_proj.weight"]
 
 
 class Speculation(unittest.TestCase):
@@ -73,12 +113,24 @@ class Speculation(unittest.TestCase):
                 self.assertGreater(rejected, 0)
 
     def test_a_head_that_guesses_badly(self):
-        with tempfile.TemporaryDirectory() as parent:
-            folder = os.path.join(parent, "model")
-            perturbed_canary(folder)
-            with serving(folder) as server:
-                accepted, rejected = self.check(server)
-                self.assertGreater(rejected, 10 * accepted)
+        with changed_canary(shuffle_head) as folder, serving(folder) as server:
+            accepted, rejected = self.check(server)
+            self.assertGreater(rejected, 10 * accepted)
+
+    def test_a_head_in_a_file_of_its_own(self):
+        with changed_canary(move_head) as folder, serving(folder) as server:
+            self.assertGreater(drafts(ask(server, JOBS[0]))[0], 20)
+            self.assertEqual(key(ask(server, JOBS[0])), self.expected[0])
+
+    def test_models_without_a_whole_head_are_served_without(self):
+        for change, reason in ((drop_head, "the checkpoint has no multi-token-prediction head"), (drop_part, "1 of 15 tensors are missing")):
+            with changed_canary(change) as folder, serving(folder) as server:
+                answer = ask(server, JOBS[0])
+                self.assertEqual(drafts(answer), (0, 0))
+                self.assertEqual(key(answer), self.expected[0])
+                self.assertFalse(server.get("/version")[1]["speculative"])
+                self.assertIn(reason, server.log_text())
+                self.assertIn("no speculation", server.log_text())
 
     def test_the_first_guess_is_nearly_always_right_on_the_canarys_skills(self):
         with serving("--num-speculative-tokens", "1") as server:
