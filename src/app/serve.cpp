@@ -225,11 +225,13 @@ void log_model(const Running& r) {
             r.memory.slots, static_cast<double>(r.memory.bytes) / (1 << 20));
 }
 
-void print_banner(const ServeOptions& options, const Running& r, int port) {
-  const std::string shown =
-      options.http.host == "0.0.0.0" || options.http.host == "::" ? "127.0.0.1" : options.http.host;
-  const std::string address =
-      fmt::format("http://{}:{}", shown.find(':') == std::string::npos ? shown : "[" + shown + "]", port);
+// Where a client on this machine finds the server.
+std::string local_address(const std::string& host, int port) {
+  const std::string shown = host == "0.0.0.0" || host == "::" ? "127.0.0.1" : host;
+  return fmt::format("http://{}:{}", shown.find(':') == std::string::npos ? shown : "[" + shown + "]", port);
+}
+
+void print_banner(const ServeOptions& options, const Running& r, const std::string& address) {
   const std::string key = options.api.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
   fmt::print("\ntutti {} serves {} on {}\n", kVersion, r.service->options.served_model_names.front(), address);
   if (options.model_folder.empty()) {
@@ -321,6 +323,8 @@ int serve(const ServeOptions& options) {
       options.http, [&](std::shared_ptr<http::Exchange> e) { switchboard(std::move(e)); }, api::error_response);
   warn_if_open(options);
   server.start();
+  const std::string address = local_address(options.http.host, server.port());
+  log::info("listening on {}", address);
 
   running.checkpoint = open_checkpoint(options);
   log::info("loading {}", running.checkpoint->label());
@@ -331,7 +335,7 @@ int serve(const ServeOptions& options) {
   make_service(options, running);
   switchboard.set(api::make_handler(running.service));
   log_model(running);
-  print_banner(options, running, server.port());
+  print_banner(options, running, address);
 
   const int received = stop.wait();
   log::info("{}: finishing what runs, at most {} s", received == SIGINT ? "interrupted" : "asked to stop",

@@ -3,11 +3,12 @@ import contextlib
 import http.client
 import json
 import os
-import socket
+import re
 import subprocess
 import tempfile
 import threading
 import time
+import unittest
 import urllib.error
 import urllib.request
 
@@ -17,25 +18,17 @@ CANARY_CASES = os.path.join(HERE, "..", "canary", "canary_cases.json")
 CANARY_REFERENCE = os.path.join(HERE, "..", "canary", "reference.json")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 @contextlib.contextmanager
 def serving(*flags):
-    """A running server; ended and waited for at the end."""
-    port = free_port()
+    """A running server on a port that the system chose; ended and waited for at the end."""
     log = tempfile.TemporaryFile()
-    process = subprocess.Popen([TUTTI, "serve", "--host", "127.0.0.1", "--port", str(port), *flags], stdout=log, stderr=log)
-    server = Server(port, log)
+    process = subprocess.Popen([TUTTI, "serve", "--host", "127.0.0.1", "--port", "0", *flags], stdout=log, stderr=log)
+    server = Server(process, log)
     try:
         deadline = time.monotonic() + 120
-        while server.get("/ready")[0] != 200:
+        while not server.ready():
             if process.poll() is not None or time.monotonic() > deadline:
-                log.seek(0)
-                raise RuntimeError("the server did not start: " + log.read().decode()[-1000:])
+                raise RuntimeError("the server did not start: " + server.log_text()[-1000:])
             time.sleep(0.05)
         yield server
     finally:
@@ -48,10 +41,34 @@ def serving(*flags):
         log.close()
 
 
+class ServedTest(unittest.TestCase):
+    """Tests that talk to one server of their class, started with FLAGS."""
+    FLAGS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.context = serving(*cls.FLAGS)
+        cls.server = cls.context.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.context.__exit__(None, None, None)
+
+
 class Server:
-    def __init__(self, port, log):
-        self.port = port
+    def __init__(self, process, log):
+        self.process = process
         self.log = log
+        self.port = None
+
+    def ready(self):
+        """Whether it answers; learns the port from the log first."""
+        if self.port is None:
+            listening = re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.log_text())
+            if not listening:
+                return False
+            self.port = int(listening.group(1))
+        return self.get("/ready")[0] == 200
 
     def log_text(self):
         return os.pread(self.log.fileno(), 1 << 20, 0).decode("utf-8", "replace")

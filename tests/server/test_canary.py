@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from serving import CANARY_CASES, CANARY_REFERENCE, serving, together
+from serving import CANARY_CASES, CANARY_REFERENCE, ServedTest, together
 
 with open(CANARY_CASES) as f:
     CASES = {case["id"]: case for case in json.load(f)["cases"]}
@@ -18,16 +18,7 @@ def is_plain(case):
 PLAIN = [case for case in CASES.values() if is_plain(case)]
 
 
-class Canary(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.context = serving()
-        cls.server = cls.context.__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.context.__exit__(None, None, None)
-
+class Canary(ServedTest):
     def ask(self, case, stream):
         return self.server.chat({"model": "canary", "messages": case["messages"], "temperature": 0, "max_tokens": 800,
                                  "chat_template_kwargs": {"enable_thinking": case["thinking"]}}, stream)

@@ -5,7 +5,7 @@ import time
 import unittest
 import urllib.request
 
-from serving import serving, user
+from serving import ServedTest, user
 
 COUNT = user("Count to 12.", chat_template_kwargs={"enable_thinking": False}, max_tokens=200)
 CAPITAL = user("What is the capital of Norway?", chat_template_kwargs={"enable_thinking": False}, max_tokens=100)
@@ -13,16 +13,7 @@ CAPITAL = user("What is the capital of Norway?", chat_template_kwargs={"enable_t
 WILD = {**CAPITAL, "temperature": 2, "top_k": 0, "top_p": 1, "allowed_token_ids": list(range(300, 400)), "max_tokens": 12}
 
 
-class Chat(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.context = serving()
-        cls.server = cls.context.__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.context.__exit__(None, None, None)
-
+class Chat(ServedTest):
     def post(self, body, path="/v1/chat/completions"):
         status, answer = self.server.post(path, body)
         self.assertEqual(status, 200, answer)

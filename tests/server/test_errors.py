@@ -2,7 +2,7 @@
 """Bad requests get the status, code and param of the contract, and the server goes on."""
 import unittest
 
-from serving import serving, user
+from serving import ServedTest, serving, user
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
@@ -56,16 +56,7 @@ CHAT = {
 }
 
 
-class Errors(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.context = serving()
-        cls.server = cls.context.__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.context.__exit__(None, None, None)
-
+class Errors(ServedTest):
     def test_chat(self):
         for name, (request, status, code, param) in CHAT.items():
             for stream in (False, True):

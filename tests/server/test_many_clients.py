@@ -2,23 +2,14 @@
 """500 streaming clients at once: all finish, none wrong, memory flat; killing half of them frees their rows within a second."""
 import asyncio
 import json
-import os
 import re
-import socket
-import subprocess
 import time
 import unittest
-import urllib.request
 
-TUTTI = os.environ["TUTTI"]
+from serving import ServedTest
+
 CLIENTS = 500
 QUESTIONS = ["What is the capital of Norway?", "Count to 12.", "Count from 95 to 101.", "What is the capital of Peru?"]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def body(question, **more):
@@ -56,39 +47,21 @@ async def start_and_kill(port, count):
         writer.transport.abort()
 
 
-class ManyClients(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.port = free_port()
-        cls.process = subprocess.Popen([TUTTI, "serve", "--port", str(cls.port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(1200):
-            try:
-                urllib.request.urlopen("http://127.0.0.1:%d/ready" % cls.port, timeout=2).read()
-                break
-            except OSError:
-                time.sleep(0.05)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.process.terminate()
-        code = cls.process.wait(60)
-        assert code == 0, code
-
+class ManyClients(ServedTest):
     def resident(self):
-        with open("/proc/%d/status" % self.process.pid) as f:
+        with open("/proc/%d/status" % self.server.process.pid) as f:
             return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) * 1024
 
     def health(self):
-        with urllib.request.urlopen("http://127.0.0.1:%d/health" % self.port, timeout=10) as f:
-            return json.load(f)
+        return self.server.get("/health")[1]
 
     def wave(self):
         async def all_clients():
-            return await asyncio.gather(*(ask(self.port, QUESTIONS[i % len(QUESTIONS)]) for i in range(CLIENTS)))
+            return await asyncio.gather(*(ask(self.server.port, QUESTIONS[i % len(QUESTIONS)]) for i in range(CLIENTS)))
         return asyncio.run(all_clients())
 
     def test_all_finish_none_wrong_memory_flat(self):
-        alone = {q: asyncio.run(ask(self.port, q)) for q in QUESTIONS}
+        alone = {q: asyncio.run(ask(self.server.port, q)) for q in QUESTIONS}
         self.assertIn("Oslo", alone[QUESTIONS[0]])
         for _ in range(5):  # the caches' memory, fixed in size, is resident once it has been used
             self.wave()
@@ -101,7 +74,7 @@ class ManyClients(unittest.TestCase):
         self.assertEqual((self.health()["running"], self.health()["waiting"]), (0, 0))
 
     def test_clients_that_vanish_free_their_rows_within_a_second(self):
-        asyncio.run(start_and_kill(self.port, 250))
+        asyncio.run(start_and_kill(self.server.port, 250))
         deadline = time.time() + 1.0
         while time.time() < deadline and sum(self.health()[k] for k in ("running", "waiting")):
             time.sleep(0.02)
