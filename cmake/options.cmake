@@ -1,7 +1,7 @@
 # Flags that every target of the project gets.
 add_library(tutti_options INTERFACE)
 # Same source, same bits: no contraction that depends on the instance of a template, no reassociation.
-target_compile_options(tutti_options INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -ffp-contract=off -fno-fast-math)
+target_compile_options(tutti_options INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wno-restrict -ffp-contract=off -fno-fast-math)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(tutti_options INTERFACE -Wno-psabi)   # vector types passed by value inside one library
 endif()

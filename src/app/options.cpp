@@ -98,6 +98,11 @@ void add_engine_flags(CLI::App& cmd, ServeOptions& o, RawFlags& raw) {
   cmd.add_option("--prefix-cache-snapshot-bytes", o.snapshot_bytes,
                  "memory of recurrent states kept for reuse; default: 0.4 of the KV cache's")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
+  cmd.add_option("--prefix-cache-dir", o.disk_folder,
+                 "folder in which the prefix cache goes on beyond the memory and the process; default: none");
+  cmd.add_option("--prefix-cache-disk-bytes", o.disk_bytes, "most bytes of that folder's entries")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 50));
   cmd.add_option("--max-queue", o.engine.max_queue, "requests that may wait")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 24));
@@ -148,6 +153,8 @@ void resolve(ServeOptions& o, const RawFlags& raw) {
   if (!raw.api_key_file.empty()) {
     for (auto& key : read_keys(raw.api_key_file)) o.api.api_keys.push_back(std::move(key));
   }
+  if (!o.disk_folder.empty() && !o.engine.schedule.prefix_caching)
+    throw OptionError("--prefix-cache-dir: of no use with --no-enable-prefix-caching");
   require_json_object("--default-chat-template-kwargs", o.api.default_chat_template_kwargs);
   require_json_object("--override-generation-config", o.api.override_generation_config);
   for (const auto& problems : {o.http.validate(), o.api.validate()}) {

@@ -21,7 +21,9 @@ struct ServeOptions {
   ops::Numerics numerics;
   int64_t kv_cache_memory_bytes = 0;  // 0: chosen from the memory that is free
   int64_t snapshot_bytes = -1;        // of the prefix cache; -1: a part of the KV cache's
-  int threads = 0;                    // of the kernel pool; 0: the processors this process may use
+  std::string disk_folder;            // of the prefix cache; empty: none
+  int64_t disk_bytes = int64_t{16} << 30;
+  int threads = 0;  // of the kernel pool; 0: the processors this process may use
   int drain_s = 30;
   bool special_tokens_in_text = false;
   bool ignore_unused_tensors = false;

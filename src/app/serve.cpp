@@ -15,6 +15,7 @@
 #include <system_error>
 #include <thread>
 
+#include "app/cache_identity.h"
 #include "app/canary.h"
 #include "app/memory_plan.h"
 #include "app/progress.h"
@@ -22,6 +23,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cache/cache_store.h"
+#include "cache/disk_tier.h"
 #include "engine/draft_pace.h"
 #include "model/model.h"
 #include "run/runner.h"
@@ -109,6 +111,24 @@ void load_model(const ServeOptions& options, Running& r) {
   r.model = model::load(r.checkpoint, load);
 }
 
+// Null without --prefix-cache-dir. Throws OptionError when the folder can't be had.
+std::unique_ptr<cache::DiskTier> open_disk_tier(const ServeOptions& options, const Running& r) {
+  if (options.disk_folder.empty()) return nullptr;
+  const CacheIdentity identity{.checkpoint = *r.checkpoint,
+                               .info = r.model->info(),
+                               .numerics = options.numerics,
+                               .isa = std::string(kernels::isa_name(r.table->isa))};
+  try {
+    auto tier = std::make_unique<cache::DiskTier>(cache::DiskTierOptions{
+        .folder = options.disk_folder, .max_bytes = options.disk_bytes, .identity = digest_of(identity, *r.pool)});
+    log::info("prefix cache on disk: {} entries, {:.1f} MiB in {}", tier->counts().entries.load(),
+              static_cast<double>(tier->counts().bytes.load()) / (1 << 20), options.disk_folder);
+    return tier;
+  } catch (const std::system_error& e) {
+    throw OptionError(fmt::format("--prefix-cache-dir: {}", e.what()));
+  }
+}
+
 void start_engine(const ServeOptions& options, Running& r) {
   const auto specs = r.model->cache_specs();
   auto engine_options = options.engine;
@@ -131,13 +151,15 @@ void start_engine(const ServeOptions& options, Running& r) {
                                                                   .slots = r.memory.slots,
                                                                   .snapshots = r.memory.snapshots,
                                                                   .drafts = r.memory.draft_slots,
-                                                                  .stateful = cache::bytes_per_slot(specs) > 0});
+                                                                  .stateful = cache::bytes_per_slot(specs) > 0,
+                                                                  .record_given_up = !options.disk_folder.empty()});
   auto make_runner = [&r, &options, specs] {
     auto store = cache::make_store(specs, r.memory.blocks, r.memory.slots + r.memory.snapshots + r.memory.draft_slots,
                                    options.numerics);
     return std::make_unique<run::Runner>(r.model, std::move(store), options.numerics, r.pool.get(), r.table);
   };
-  r.engine = std::make_unique<engine::Engine>(engine_options, std::move(caches), make_runner);
+  r.engine =
+      std::make_unique<engine::Engine>(engine_options, std::move(caches), make_runner, open_disk_tier(options, r));
   r.engine->metrics().memory_weights = r.model->info().weight_bytes;
   r.engine->metrics().memory_caches = r.memory.bytes;
   r.engine->metrics().snapshot_bytes = cache::bytes_per_slot(specs);
@@ -344,6 +366,8 @@ int serve(const ServeOptions& options) {
   server.stop_accepting();
   for (int i = 0; i < 20 && server.connections() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   server.stop();
+  running.service.reset();
+  running.engine.reset();  // with a disk tier it has something to keep
   log::info("stopped");
   return 0;
 }

@@ -22,7 +22,7 @@ BlockPool::Taken BlockPool::take() {
     idle_.erase(idle_.begin());
     Block& block = at(taken.block);
     block.idle_since = 0;
-    taken.lost = block.key;
+    taken.lost = {.block = taken.block, .key = block.key, .tokens = std::move(block.tokens)};
     unpublish(block);
   }
   at(taken.block).sequences = 1;
@@ -81,6 +81,23 @@ BlockId BlockPool::find(const PrefixKey& key, std::span<const TokenId> tokens) c
   const auto it = by_key_.find(key);
   if (it == by_key_.end() || !std::ranges::equal(at(it->second).tokens, tokens)) return {};
   return it->second;
+}
+
+void BlockPool::touch(BlockId id) {
+  Block& block = at(id);
+  if (block.idle_since == 0) return;
+  idle_.erase(block.idle_since);
+  block.idle_since = ++clock_;
+  idle_.emplace(block.idle_since, id);
+}
+
+std::vector<BlockPool::Published> BlockPool::all_published() const {
+  std::vector<Published> all;
+  const auto append = [&](BlockId id) { all.push_back({id, at(id).key, at(id).tokens}); };
+  for (const auto& [key, id] : by_key_)
+    if (at(id).idle_since == 0) append(id);
+  for (auto it = idle_.rbegin(); it != idle_.rend(); ++it) append(it->second);
+  return all;
 }
 
 void BlockPool::forget() {

@@ -26,9 +26,14 @@ class BlockPool {
   int in_use_by_sequences(BlockId block) const { return at(block).sequences; }
 
   bool can_take() const { return !free_.empty() || !idle_.empty(); }
+  struct Published {
+    BlockId block;
+    PrefixKey key;
+    std::vector<TokenId> tokens;
+  };
   struct Taken {
     BlockId block;
-    std::optional<PrefixKey> lost;  // the prefix that could be found until now
+    std::optional<Published> lost;  // what could be found until now
   };
   // A block for a sequence: a free one, else the idle one that was used longest ago. can_take() must hold.
   Taken take();
@@ -39,6 +44,10 @@ class BlockPool {
   bool publish(BlockId block, const PrefixKey& key, std::span<const TokenId> tokens);
   // The block of the prefix whose last block holds `tokens`; invalid when there is none.
   BlockId find(const PrefixKey& key, std::span<const TokenId> tokens) const;
+  // An idle block is as if it had become so just now.
+  void touch(BlockId block);
+  // All that can be found: blocks in use first, then the idle ones from the one used last to the one used longest ago.
+  std::vector<Published> all_published() const;
   // Nothing can be found any more.
   void forget();
 

@@ -6,12 +6,7 @@
 namespace tutti::cache {
 
 void CacheStore::copy(std::span<const Copy> copies) {
-  for (const Copy& c : copies) {
-    if (c.what == Copy::What::block)
-      copy_block(c.from, c.to);
-    else
-      copy_slot(c.from, c.to);
-  }
+  for (const Copy& c : copies) copy_one(c);
 }
 
 std::unique_ptr<CacheStore> make_store(const CacheSpecs& specs, int blocks, int slots, const ops::Numerics& numerics) {

@@ -2,6 +2,7 @@
 // nowhere else; ops get views. Thread rule: the engine thread (and the MLX stream thread while a step is evaluated).
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <vector>
@@ -28,9 +29,15 @@ class CacheStore {
   virtual bool recover() = 0;
   virtual int64_t bytes() const = 0;
 
+  // A block of every paged layer, or a slot of every linear layer, as bytes: the layers in order; of each K then V, or
+  // state then convolution window, as they lie in memory. What save() gave, load() puts back, to the last bit.
+  // bytes_of(what) bytes; between steps only.
+  virtual size_t bytes_of(Copy::What what) const = 0;
+  virtual void save(Copy::What what, int index, std::span<std::byte> to) = 0;
+  virtual void load(Copy::What what, int index, std::span<const std::byte> from) = 0;
+
  private:
-  virtual void copy_block(int from, int to) = 0;  // of every paged layer
-  virtual void copy_slot(int from, int to) = 0;   // of every linear layer
+  virtual void copy_one(const Copy& copy) = 0;
 };
 
 // Allocates `blocks` blocks and `slots` slots for every layer. Memory is touched as it is used.

@@ -6,29 +6,23 @@
 
 namespace tutti::cache {
 
-namespace {
-
-// Number `from` of equal parts of `bytes` bytes each goes to number `to`.
-void copy_part(AlignedBuffer& buffer, int64_t bytes, int from, int to) {
-  std::byte* parts = buffer.as<std::byte>();
-  std::memcpy(parts + to * bytes, parts + from * bytes, static_cast<size_t>(bytes));
-}
-
-}  // namespace
-
 CpuStore::CpuStore(const CacheSpecs& specs, int blocks, int slots, kernels::KvType type) : specs_(specs), type_(type) {
+  const int64_t value = type == kernels::KvType::float32 ? 4 : 2;
   for (const auto& spec : specs_) {
     Layer layer;
     if (spec.paged()) {
-      const int64_t value = type == kernels::KvType::float32 ? 4 : 2;
-      const int64_t bytes = value * blocks * kBlockTokens * spec.kv.kv_heads * spec.kv.head_dim;
-      layer = {AlignedBuffer(static_cast<size_t>(bytes)), AlignedBuffer(static_cast<size_t>(bytes))};
+      layer.what = Copy::What::block;
+      layer.first_part = layer.second_part =
+          static_cast<size_t>(value * kBlockTokens * spec.kv.kv_heads * spec.kv.head_dim);
     } else {
       const auto& s = spec.state;
-      const int64_t state = int64_t{4} * slots * s.value_heads * s.key_dim * s.value_dim;
-      const int64_t conv = int64_t{4} * slots * (s.conv_taps - 1) * s.conv_channels;
-      layer = {AlignedBuffer(static_cast<size_t>(state)), AlignedBuffer(static_cast<size_t>(conv))};
+      layer.what = Copy::What::slot;
+      layer.first_part = static_cast<size_t>(int64_t{4} * s.value_heads * s.key_dim * s.value_dim);
+      layer.second_part = static_cast<size_t>(int64_t{4} * (s.conv_taps - 1) * s.conv_channels);
     }
+    const auto parts = static_cast<size_t>(spec.paged() ? blocks : slots);
+    layer.first = AlignedBuffer(parts * layer.first_part);
+    layer.second = AlignedBuffer(parts * layer.second_part);
     layers_.push_back(std::move(layer));
   }
 }
@@ -46,23 +40,45 @@ ops::StateView CpuStore::state(int layer) {
   return ops::CpuState{memory.first.as<float>(), memory.second.as<float>()};
 }
 
-void CpuStore::copy_block(int from, int to) {
-  const int64_t value = type_ == kernels::KvType::float32 ? 4 : 2;
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    if (!specs_[i].paged()) continue;
-    const int64_t bytes = value * kBlockTokens * specs_[i].kv.kv_heads * specs_[i].kv.head_dim;
-    copy_part(layers_[i].first, bytes, from, to);
-    copy_part(layers_[i].second, bytes, from, to);
+template <typename Use>
+void CpuStore::each_part(Copy::What what, int index, const Use& use) {
+  for (Layer& layer : layers_) {
+    if (layer.what != what) continue;
+    use(layer.first.as<std::byte>() + static_cast<size_t>(index) * layer.first_part, layer.first_part);
+    use(layer.second.as<std::byte>() + static_cast<size_t>(index) * layer.second_part, layer.second_part);
   }
 }
 
-void CpuStore::copy_slot(int from, int to) {
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    if (specs_[i].paged()) continue;
-    const auto& s = specs_[i].state;
-    copy_part(layers_[i].first, int64_t{4} * s.value_heads * s.key_dim * s.value_dim, from, to);
-    copy_part(layers_[i].second, int64_t{4} * (s.conv_taps - 1) * s.conv_channels, from, to);
-  }
+void CpuStore::copy_one(const Copy& copy) {
+  const std::ptrdiff_t steps = copy.to - copy.from;
+  each_part(copy.what, copy.from, [&](std::byte* part, size_t bytes) {
+    std::memcpy(part + steps * static_cast<std::ptrdiff_t>(bytes), part, bytes);
+  });
+}
+
+size_t CpuStore::bytes_of(Copy::What what) const {
+  size_t bytes = 0;
+  for (const Layer& layer : layers_)
+    if (layer.what == what) bytes += layer.first_part + layer.second_part;
+  return bytes;
+}
+
+void CpuStore::save(Copy::What what, int index, std::span<std::byte> to) {
+  TUTTI_CHECK(to.size() == bytes_of(what));
+  std::byte* next = to.data();
+  each_part(what, index, [&](const std::byte* part, size_t bytes) {
+    std::memcpy(next, part, bytes);
+    next += bytes;
+  });
+}
+
+void CpuStore::load(Copy::What what, int index, std::span<const std::byte> from) {
+  TUTTI_CHECK(from.size() == bytes_of(what));
+  const std::byte* next = from.data();
+  each_part(what, index, [&](std::byte* part, size_t bytes) {
+    std::memcpy(part, next, bytes);
+    next += bytes;
+  });
 }
 
 int64_t CpuStore::bytes() const {

@@ -1,6 +1,9 @@
 #include "cache/graph_store.h"
 
 #include <mlx/ops.h>
+#include <mlx/transforms.h>
+
+#include <cstring>
 
 #include "base/error.h"
 
@@ -10,13 +13,20 @@ namespace mx = ops::mx;
 
 namespace {
 
-// Entry `from` of the first axis goes to entry `to`.
-void copy_entry(mx::array& pool, int from, int to) {
-  mx::Shape start(pool.ndim(), 0), stop = pool.shape(), to_start = start, to_stop = stop;
-  start[0] = from, stop[0] = from + 1;
-  to_start[0] = to, to_stop[0] = to + 1;
-  const mx::array entry = mx::slice(pool, start, stop);
-  pool = mx::slice_update(std::move(pool), entry, to_start, to_stop);
+mx::array entry_of(const mx::array& pool, int index) {
+  mx::Shape start(pool.ndim(), 0), stop = pool.shape();
+  start[0] = index, stop[0] = index + 1;
+  return mx::slice(pool, start, stop);
+}
+
+void set_entry(mx::array& pool, int index, const mx::array& entry) {
+  mx::Shape start(pool.ndim(), 0), stop = pool.shape();
+  start[0] = index, stop[0] = index + 1;
+  pool = mx::slice_update(std::move(pool), entry, start, stop);
+}
+
+size_t entry_bytes(const mx::array& pool) {
+  return pool.nbytes() / static_cast<size_t>(pool.shape(0));
 }
 
 }  // namespace
@@ -32,11 +42,11 @@ void GraphStore::reset() {
   for (const auto& spec : specs_) {
     if (spec.paged()) {
       const mx::Shape shape{blocks_, kBlockTokens, spec.kv.kv_heads, spec.kv.head_dim};
-      layers_.push_back({mx::zeros(shape, dtype), mx::zeros(shape, dtype)});
+      layers_.push_back({mx::zeros(shape, dtype), mx::zeros(shape, dtype), Copy::What::block});
     } else {
       const auto& s = spec.state;
       layers_.push_back({mx::zeros({slots_, s.value_heads, s.key_dim, s.value_dim}, mx::float32),
-                         mx::zeros({slots_, s.conv_taps - 1, s.conv_channels}, mx::float32)});
+                         mx::zeros({slots_, s.conv_taps - 1, s.conv_channels}, mx::float32), Copy::What::slot});
     }
   }
 }
@@ -53,19 +63,48 @@ ops::StateView GraphStore::state(int layer) {
   return ops::GraphState{&arrays.first, &arrays.second};
 }
 
-void GraphStore::copy_block(int from, int to) {
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    if (!specs_[i].paged()) continue;
-    copy_entry(layers_[i].first, from, to);
-    copy_entry(layers_[i].second, from, to);
+std::vector<mx::array*> GraphStore::pools(Copy::What what) {
+  std::vector<mx::array*> found;
+  for (Layer& layer : layers_) {
+    if (layer.what != what) continue;
+    found.push_back(&layer.first);
+    found.push_back(&layer.second);
+  }
+  return found;
+}
+
+void GraphStore::copy_one(const Copy& copy) {
+  for (mx::array* pool : pools(copy.what)) set_entry(*pool, copy.to, entry_of(*pool, copy.from));
+}
+
+size_t GraphStore::bytes_of(Copy::What what) const {
+  size_t bytes = 0;
+  for (const Layer& layer : layers_)
+    if (layer.what == what) bytes += entry_bytes(layer.first) + entry_bytes(layer.second);
+  return bytes;
+}
+
+void GraphStore::save(Copy::What what, int index, std::span<std::byte> to) {
+  TUTTI_CHECK(to.size() == bytes_of(what));
+  std::byte* next = to.data();
+  for (const mx::array* pool : pools(what)) {
+    mx::array entry = mx::contiguous(entry_of(*pool, index));
+    entry.eval();
+    std::memcpy(next, entry.data<std::byte>(), entry_bytes(*pool));
+    next += entry_bytes(*pool);
   }
 }
 
-void GraphStore::copy_slot(int from, int to) {
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    if (specs_[i].paged()) continue;
-    copy_entry(layers_[i].first, from, to);
-    copy_entry(layers_[i].second, from, to);
+void GraphStore::load(Copy::What what, int index, std::span<const std::byte> from) {
+  TUTTI_CHECK(from.size() == bytes_of(what));
+  const std::byte* next = from.data();
+  for (mx::array* pool : pools(what)) {
+    mx::Shape shape = pool->shape();
+    shape[0] = 1;
+    const size_t bytes = entry_bytes(*pool);
+    const mx::array raw(reinterpret_cast<const uint8_t*>(next), {static_cast<int>(bytes)}, mx::uint8);
+    set_entry(*pool, index, mx::reshape(mx::view(raw, pool->dtype()), shape));
+    next += bytes;
   }
 }
 

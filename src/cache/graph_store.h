@@ -13,14 +13,18 @@ class GraphStore : public CacheStore {
   std::vector<ops::mx::array> pending() override;
   bool recover() override;
   int64_t bytes() const override;
+  size_t bytes_of(Copy::What what) const override;
+  void save(Copy::What what, int index, std::span<std::byte> to) override;
+  void load(Copy::What what, int index, std::span<const std::byte> from) override;
 
  private:
-  void copy_block(int from, int to) override;
-  void copy_slot(int from, int to) override;
+  void copy_one(const Copy& copy) override;
 
   struct Layer {
     ops::mx::array first, second;  // k and v, or state and convolution window
+    Copy::What what = Copy::What::block;
   };
+  std::vector<ops::mx::array*> pools(Copy::What what);  // in the order of save()
   void reset();
 
   CacheSpecs specs_;

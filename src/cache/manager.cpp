@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "cache/block_pool.h"
@@ -12,6 +13,9 @@ namespace tutti::cache {
 namespace {
 
 using Holder = BlockPool::Holder;
+
+// A tier must give so many tokens more than the memory does.
+constexpr int kFetchTokens = 32;
 
 // What one sequence holds.
 struct Owned {
@@ -30,6 +34,19 @@ struct Match {
   const Snapshot* snapshot = nullptr;  // null for models without recurrent layers
 };
 
+EntryPlace place_of(BlockPool::Published&& block) {
+  return {{.kind = EntryName::Kind::block, .key = block.key, .tokens = std::move(block.tokens)}, block.block, {}};
+}
+
+EntryPlace place_of(Snapshot&& snapshot) {
+  return {{.kind = EntryName::Kind::state,
+           .key = snapshot.parent,
+           .tokens = std::move(snapshot.tail),
+           .position = snapshot.position},
+          snapshot.partial,
+          snapshot.slot};
+}
+
 std::span<const TokenId> block_tokens(std::span<const TokenId> tokens, int block) {
   return tokens.subspan(static_cast<size_t>(block) * kBlockTokens, kBlockTokens);
 }
@@ -42,6 +59,8 @@ struct CacheManager::Impl {
   }
 
   Match match(const Prefix& prefix, int limit) const;
+  bool install_block(const EntryName& name, const std::function<void(const EntryPlace&)>& fill);
+  bool install_state(const EntryName& name, const std::function<void(const EntryPlace&)>& fill);
   BlockId take_block();
   SlotId take_slot();
   void drop(SlotId snapshot);
@@ -58,6 +77,7 @@ struct CacheManager::Impl {
   std::unordered_map<SequenceId, Owned> owned;
   int planned = 0;  // snapshots in Owned::planned
   int drafts = 0;   // slots in Owned::drafts
+  std::vector<EntryPlace> given_up;
 };
 
 Match CacheManager::Impl::match(const Prefix& prefix, int limit) const {
@@ -96,9 +116,11 @@ BlockId CacheManager::Impl::take_block() {
       if (pool.can_take()) break;
     }
   }
-  const BlockPool::Taken taken = pool.take();
-  if (taken.lost)
-    for (const SlotId slot : snapshots.under(*taken.lost)) drop(slot);  // can't be reached any more
+  BlockPool::Taken taken = pool.take();
+  if (taken.lost) {
+    for (const SlotId slot : snapshots.under(taken.lost->key)) drop(slot);  // can't be reached any more
+    if (options.record_given_up) given_up.push_back(place_of(std::move(*taken.lost)));
+  }
   return taken.block;
 }
 
@@ -110,9 +132,10 @@ SlotId CacheManager::Impl::take_slot() {
 }
 
 void CacheManager::Impl::drop(SlotId slot) {
-  const Snapshot dropped = snapshots.remove(slot);
+  Snapshot dropped = snapshots.remove(slot);
   free_slots.push_back(slot);
   if (dropped.partial.valid()) pool.let_go(dropped.partial, Holder::snapshot);
+  if (options.record_given_up) given_up.push_back(place_of(std::move(dropped)));
 }
 
 bool CacheManager::Impl::has_room_for_snapshot() {
@@ -292,6 +315,110 @@ void CacheManager::forget() {
   TUTTI_CHECK(impl_->owned.empty());
   for (const SlotId slot : impl_->snapshots.by_age()) impl_->drop(slot);
   impl_->pool.forget();
+  impl_->given_up.clear();
+}
+
+std::vector<EntryPlace> CacheManager::take_given_up() {
+  return std::exchange(impl_->given_up, {});
+}
+
+std::vector<EntryPlace> CacheManager::entries() const {
+  std::vector<EntryPlace> all;
+  for (BlockPool::Published& block : impl_->pool.all_published()) all.push_back(place_of(std::move(block)));
+  const std::vector<SlotId> by_age = impl_->snapshots.by_age();
+  for (auto slot = by_age.rbegin(); slot != by_age.rend(); ++slot)
+    all.push_back(place_of(Snapshot(impl_->snapshots.at(*slot))));
+  return all;
+}
+
+CacheManager::Fetch CacheManager::plan_fetch(const Prefix& prefix, int limit, const EntryLookup& tier) const {
+  const BlockPool& pool = impl_->pool;
+  const auto tokens = prefix.tokens.first(static_cast<size_t>(limit));
+  const int full = std::min(limit / kBlockTokens, prefix.chain.blocks());
+  const auto in_memory = [&](int block) {
+    return pool.find(prefix.chain.after(block + 1), block_tokens(tokens, block)).valid();
+  };
+  int blocks = 0;
+  while (blocks < full && (in_memory(blocks) || tier.has_block(prefix.chain.after(blocks + 1)))) ++blocks;
+
+  Fetch fetch;
+  std::optional<EntryName> state;
+  if (!stateful()) {
+    fetch.position = blocks * kBlockTokens;
+  } else if (impl_->options.snapshots > 0) {
+    for (; blocks >= 0 && fetch.position == 0; --blocks) {
+      const PrefixKey& parent = prefix.chain.after(blocks);
+      const auto rest = tokens.subspan(static_cast<size_t>(blocks) * kBlockTokens);
+      const Snapshot* here = impl_->snapshots.longest(parent, rest);
+      std::optional<std::vector<TokenId>> there = tier.longest_state(parent, rest);
+      const int tail = there ? static_cast<int>(there->size()) : -1;
+      const int held = here != nullptr ? static_cast<int>(here->tail.size()) : -1;
+      if (tail < 0 && held < 0) continue;
+      fetch.position = blocks * kBlockTokens + std::max(tail, held);
+      if (fetch.position == 0) break;
+      if (tail > held)
+        state = {
+            .kind = EntryName::Kind::state, .key = parent, .tokens = std::move(*there), .position = fetch.position};
+    }
+  }
+  if (fetch.position < impl_->match(prefix, limit).position + kFetchTokens) return {};
+  // The last block first, so that the first ones are the youngest.
+  for (int block = fetch.position / kBlockTokens - 1; block >= 0; --block) {
+    if (in_memory(block)) continue;
+    const auto part = block_tokens(tokens, block);
+    fetch.entries.push_back(
+        {.kind = EntryName::Kind::block, .key = prefix.chain.after(block + 1), .tokens = {part.begin(), part.end()}});
+  }
+  if (state) fetch.entries.push_back(std::move(*state));
+  if (fetch.position / kBlockTokens + 2 > free_blocks()) return {};
+  return fetch;
+}
+
+void CacheManager::touch(const Prefix& prefix, int limit) {
+  const Match found = impl_->match(prefix, limit);
+  for (auto block = found.blocks.rbegin(); block != found.blocks.rend(); ++block) impl_->pool.touch(*block);
+  if (found.snapshot != nullptr) impl_->snapshots.touch(found.snapshot->slot);
+}
+
+bool CacheManager::install(const EntryName& name, const std::function<void(const EntryPlace&)>& fill) {
+  if (free_blocks() == 0) return false;
+  return name.kind == EntryName::Kind::block ? impl_->install_block(name, fill) : impl_->install_state(name, fill);
+}
+
+bool CacheManager::Impl::install_block(const EntryName& name, const std::function<void(const EntryPlace&)>& fill) {
+  if (pool.find(name.key, name.tokens).valid()) return false;
+  const BlockId block = take_block();
+  try {
+    fill({name, block, {}});
+  } catch (...) {
+    pool.let_go(block, Holder::sequence);
+    throw;
+  }
+  pool.publish(block, name.key, name.tokens);
+  pool.let_go(block, Holder::sequence);
+  return true;
+}
+
+bool CacheManager::Impl::install_state(const EntryName& name, const std::function<void(const EntryPlace&)>& fill) {
+  if (!options.stateful || options.snapshots == 0 || snapshots.find(name.key, name.tokens) != nullptr) return false;
+  if (!has_room_for_snapshot()) return false;
+  Snapshot snapshot{.position = name.position, .parent = name.key, .tail = name.tokens};
+  snapshot.slot = take_slot();
+  if (!snapshot.tail.empty()) snapshot.partial = take_block();
+  const auto let_go = [&] {
+    if (snapshot.partial.valid()) pool.let_go(snapshot.partial, Holder::sequence);
+  };
+  try {
+    fill({name, snapshot.partial, snapshot.slot});
+  } catch (...) {
+    let_go();
+    free_slots.push_back(snapshot.slot);
+    throw;
+  }
+  if (snapshot.partial.valid()) pool.hold(snapshot.partial, Holder::snapshot);
+  let_go();
+  snapshots.add(std::move(snapshot));
+  return true;
 }
 
 bool CacheManager::holds(SequenceId sequence) const {

@@ -7,12 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "base/ids.h"
 #include "cache/copy.h"
+#include "cache/entry.h"
 #include "cache/prefix_key.h"
 #include "cache/specs.h"
 
@@ -24,6 +26,7 @@ struct ManagerOptions {
   int snapshots = 0;     // slots beyond those, for snapshots of prefixes; the store has slots + snapshots + drafts
   int drafts = 0;        // slots beyond those, for states between the tokens that a row verifies
   bool stateful = true;  // the model has recurrent layers: a prefix is of no use without a snapshot
+  bool record_given_up = false;  // for a tier behind the memory
 };
 
 // A list of tokens with the keys of its full blocks.
@@ -68,6 +71,24 @@ class CacheManager {
   void keep(SequenceId sequence, const Prefix& prefix, int computed);
   // The memory has been lost: nothing can be found any more. No sequence may hold anything.
   void forget();
+
+  // ---- a tier behind the memory
+  // What has been given up since the last call, and where it still lies until the next step or install() writes there.
+  std::vector<EntryPlace> take_given_up();
+  // All that can be found, most valuable first.
+  std::vector<EntryPlace> entries() const;
+  struct Fetch {
+    int position = 0;                // up to which the prefix can be restored with the entries
+    std::vector<EntryName> entries;  // those that are not in memory, in the order in which to install them
+  };
+  // What of `tier` would let a longer prefix be restored, not beyond limit. Empty when that is hardly more than what
+  // the memory gives, or there is no room.
+  Fetch plan_fetch(const Prefix& prefix, int limit, const EntryLookup& tier) const;
+  // What memory holds of the prefix is given up last.
+  void touch(const Prefix& prefix, int limit);
+  // Room for an entry that is not in memory: fill writes its bytes, having saved what take_given_up() says first. Then
+  // it can be found. False when there is no room or no need. What fill throws goes through; nothing has changed then.
+  bool install(const EntryName& name, const std::function<void(const EntryPlace&)>& fill);
 
   bool holds(SequenceId sequence) const;
   std::span<const BlockId> blocks(SequenceId sequence) const;

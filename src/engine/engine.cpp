@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "cache/disk_tier.h"
 #include "cache/manager.h"
 #include "engine/inbox.h"
 #include "engine/loop.h"
@@ -23,16 +24,19 @@ struct Engine::Impl {
   Gauges gauges;
   std::shared_ptr<Inbox> inbox;  // shared with the streams, which may outlive the engine
   std::unique_ptr<cache::CacheManager> caches;
+  std::unique_ptr<cache::DiskTier> disk;
   std::thread thread;
 
   // The engine thread: everything of MLX is made, used and destroyed here.
   void serve(const std::function<std::unique_ptr<run::Runner>()>& make_runner, std::promise<void>& ready) {
     std::unique_ptr<Loop> loop;
     try {
-      loop = std::make_unique<Loop>(
-          options,
-          Loop::Parts{
-              .inbox = inbox, .gauges = &gauges, .metrics = &metrics, .caches = caches.get(), .runner = make_runner()});
+      loop = std::make_unique<Loop>(options, Loop::Parts{.inbox = inbox,
+                                                         .gauges = &gauges,
+                                                         .metrics = &metrics,
+                                                         .caches = caches.get(),
+                                                         .runner = make_runner(),
+                                                         .disk = disk.get()});
     } catch (...) {
       ready.set_exception(std::current_exception());
       return;
@@ -43,13 +47,14 @@ struct Engine::Impl {
 };
 
 Engine::Engine(EngineOptions options, std::unique_ptr<cache::CacheManager> caches,
-               std::function<std::unique_ptr<run::Runner>()> make_runner)
+               std::function<std::unique_ptr<run::Runner>()> make_runner, std::unique_ptr<cache::DiskTier> disk)
     : impl_(std::make_unique<Impl>()) {
   TUTTI_CHECK(caches != nullptr && options.max_queue >= 0);
   impl_->options = options;
   impl_->inbox =
       std::make_shared<Inbox>(std::min(options.schedule.max_num_seqs, caches->free_slots()), options.max_queue);
   impl_->caches = std::move(caches);
+  impl_->disk = std::move(disk);
   std::promise<void> ready;
   std::future<void> started = ready.get_future();
   impl_->thread = std::thread([&] { impl_->serve(make_runner, ready); });

@@ -20,7 +20,8 @@ class Runner;
 }
 namespace tutti::cache {
 class CacheManager;
-}
+class DiskTier;
+}  // namespace tutti::cache
 
 namespace tutti::engine {
 
@@ -68,8 +69,9 @@ struct Health {
 class Engine {
  public:
   // make_runner is called on the engine thread (MLX streams belong to threads). Throws what it throws.
+  // disk: where the prefix cache goes on beyond the memory; null for none.
   Engine(EngineOptions options, std::unique_ptr<cache::CacheManager> caches,
-         std::function<std::unique_ptr<run::Runner>()> make_runner);
+         std::function<std::unique_ptr<run::Runner>()> make_runner, std::unique_ptr<cache::DiskTier> disk = {});
   ~Engine();  // stops without draining
 
   Ticket submit(Submission submission);

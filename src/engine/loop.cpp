@@ -36,6 +36,12 @@ Loop::Loop(const EngineOptions& options, Parts parts)
       pace_(options.step_budget),
       draft_pace_(options.schedule.max_drafts) {
   metrics_.kv_blocks_total = parts_.caches->total_blocks();
+  if (parts_.disk == nullptr) return;
+  metrics_.disk = &parts_.disk->counts();
+  disk_.emplace(*parts_.disk, *parts_.caches, runner_);
+  parts_.disk->on_loaded([inbox = std::weak_ptr(parts_.inbox)] {
+    if (const auto alive = inbox.lock()) alive->wake();
+  });
 }
 
 Loop::~Loop() = default;
@@ -53,7 +59,17 @@ void Loop::run() {
     observe_state();
   }
   fail_all({"server_draining", kDraining});
+  keep_caches();
   observe_state();
+}
+
+void Loop::keep_caches() {
+  if (!disk_) return;
+  try {
+    disk_->keep_all();
+  } catch (const std::exception& e) {
+    log::error("prefix cache on disk: {}; not all of it is kept", e.what());
+  }
 }
 
 // ---- 1 drain
@@ -68,6 +84,8 @@ bool Loop::drain() {
       start_anew(e.what());
     }
   }
+  if (disk_)
+    for (const SequenceId id : disk_->install()) scheduler_->set_paused(id, false);
   pause_full_streams();
   return running;
 }
@@ -126,9 +144,19 @@ void Loop::accept_choice(const SubmitMessage& message, int choice) {
   request->boundaries = s.boundaries;
   request->logits_from = s.sampling.prompt_logprobs >= 0 ? 0 : -1;
   const SequenceId id = request->id;
+  const bool may_hit = request->logits_from < 0;
   scheduler_->add(std::move(request));
+  if (disk_ && may_hit) fetch_prefix(*scheduler_->find(id));
   // Counted from the submission's own first choice: its draws don't depend on what else the HTTP request holds.
   runner_.add(id, s.sampling, choice, s.prompt);
+}
+
+// Until it has been read, the sequence doesn't run.
+void Loop::fetch_prefix(const schedule::Sequence& sequence) {
+  if (sequence.chain == nullptr) return;
+  const SequenceId id = sequence.request->id;
+  if (disk_->fetch(id, {*sequence.chain, sequence.tokens}, sequence.prompt_tokens() - 1))
+    scheduler_->set_paused(id, true);
 }
 
 // ---- 2 plan
@@ -179,6 +207,7 @@ bool Loop::attempt(const StepPlan& plan) {
   const Clock::time_point begin = Clock::now();
   std::vector<run::RowResult> results;
   try {
+    if (disk_) disk_->spill();
     results = runner_.run(plan, *scheduler_, *parts_.caches);
   } catch (const std::exception& e) {
     fault_ = e.what();

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "cache/manager.h"
+#include "engine/disk_cache.h"
 #include "engine/draft_pace.h"
 #include "engine/inbox.h"
 #include "engine/metrics.h"
@@ -31,6 +33,7 @@ class Loop {
     Metrics* metrics = nullptr;
     cache::CacheManager* caches = nullptr;
     std::unique_ptr<run::Runner> runner;
+    cache::DiskTier* disk = nullptr;  // null: none
   };
   Loop(const EngineOptions& options, Parts parts);
   ~Loop();
@@ -68,6 +71,8 @@ class Loop {
   void handle(Message& message);
   void accept(SubmitMessage& message);
   void accept_choice(const SubmitMessage& message, int choice);
+  void fetch_prefix(const schedule::Sequence& sequence);
+  void keep_caches();
   void pause_full_streams();
   void announce(const schedule::StepPlan& plan);
   void commit_row(const schedule::PlannedRow& planned, run::RowResult& result,
@@ -90,6 +95,7 @@ class Loop {
   Metrics& metrics_;
   run::Runner& runner_;
   std::unique_ptr<schedule::Scheduler> scheduler_;
+  std::optional<DiskCache> disk_;
   Pace pace_;
   DraftPace draft_pace_;
   const Clock::time_point start_ = Clock::now();

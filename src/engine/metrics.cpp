@@ -68,6 +68,21 @@ class Page {
   const char* name_ = "";
 };
 
+void disk_families(Page& page, const cache::DiskCounts& disk) {
+  page.single("tutti:prefix_cache_disk_entries", "gauge", "Entries in the disk tier's folder.", disk.entries.load());
+  page.single("tutti:prefix_cache_disk_bytes", "gauge", "Their bytes.", disk.bytes.load());
+  page.single("tutti:prefix_cache_disk_written_total", "counter", "Entries written.", disk.written.load());
+  page.single("tutti:prefix_cache_disk_read_total", "counter", "Entries read back.", disk.read.load());
+  page.single("tutti:prefix_cache_disk_dropped_total", "counter", "Entries not written: queue full or disk failing.",
+              disk.dropped.load());
+  page.single("tutti:prefix_cache_disk_bad_total", "counter", "Damaged, foreign or newer files, removed.",
+              disk.bad.load());
+  page.single("tutti:prefix_cache_disk_given_up_total", "counter", "Entries removed to keep the folder's size.",
+              disk.given_up.load());
+  page.single("tutti:prefix_cache_disk_failures_total", "counter", "Reads and writes that the system refused.",
+              disk.failures.load());
+}
+
 }  // namespace
 
 Histogram::Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1, 0) {}
@@ -164,6 +179,7 @@ std::string Metrics::prometheus(const std::string& model_name) const {
   page.sample(snapshots.load(), "kind=\"snapshot\"");
   page.single("tutti:prefix_cache_snapshot_bytes", "gauge", "Bytes of the snapshots of recurrent states.",
               snapshots.load() * snapshot_bytes.load());
+  if (const cache::DiskCounts* tier = disk) disk_families(page, *tier);
   page.single("tutti:engine_steps_total", "counter", "Steps of the engine.", engine_steps.load());
   page.single("tutti:ignored_fields_total", "counter", "Request fields accepted without effect.",
               ignored_fields_.load());

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cache/disk_tier.h"
+
 namespace tutti::engine {
 
 class Histogram {
@@ -33,6 +35,7 @@ struct Metrics {
   std::atomic<int64_t> prefix_cache_queries{0}, prefix_cache_hits{0};  // prompt tokens: looked for, found
   std::atomic<int64_t> cached_tokens{0}, snapshots{0};                 // that can be found now
   std::atomic<int64_t> snapshot_bytes{0};                              // of one
+  std::atomic<const cache::DiskCounts*> disk{nullptr};                 // of the disk tier; null: none
   std::atomic<int64_t> spec_drafts{0}, spec_draft_tokens{0}, spec_accepted_tokens{0};
   std::array<std::atomic<int64_t>, 8> spec_accepted_at{};  // by place of the guess in its row
   std::atomic<int64_t> finished_stop{0}, finished_length{0}, finished_abort{0}, finished_error{0};

@@ -25,8 +25,23 @@ void Drafter::copy(std::span<const cache::Copy> copies) {
   for (const cache::Copy& c : copies) {
     if (c.what != cache::Copy::What::slot) continue;
     const auto from = hidden_.find(c.from);
-    if (from != hidden_.end()) hidden_[c.to] = std::vector<float>(from->second);
+    if (from != hidden_.end())
+      hidden_[c.to] = std::vector<float>(from->second);
+    else
+      hidden_.erase(c.to);
   }
+}
+
+std::span<const float> Drafter::hidden_of(SlotId slot) const {
+  const auto it = hidden_.find(slot.value);
+  return it == hidden_.end() ? std::span<const float>{} : std::span<const float>(it->second);
+}
+
+void Drafter::set_hidden(SlotId slot, std::span<const float> hidden) {
+  if (hidden.empty())
+    hidden_.erase(slot.value);
+  else
+    hidden_[slot.value].assign(hidden.begin(), hidden.end());
 }
 
 // The entries that the step has made possible: from the one of the token before the row, whose successor was not known

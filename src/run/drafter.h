@@ -25,6 +25,9 @@ class Drafter {
   // The hidden vectors that go with the copied slots.
   void copy(std::span<const cache::Copy> copies);
   void remove(SequenceId sequence) { pending_.erase(sequence); }
+  // The hidden vector that goes with a slot; empty when it has none.
+  std::span<const float> hidden_of(SlotId slot) const;
+  void set_hidden(SlotId slot, std::span<const float> hidden);
 
   struct Step {
     const schedule::StepPlan& plan;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -175,6 +176,55 @@ void Runner::sample_tokens(const PlannedRow& row, const LogitRows& logits, RowRe
     ahead->accept(sampled.token);
     state = &*ahead;
   }
+}
+
+size_t Runner::hidden_bytes(const cache::EntryName& entry) const {
+  if (!drafter_ || entry.kind != cache::EntryName::Kind::state) return 0;
+  return sizeof(float) * static_cast<size_t>(model_->info().hidden);
+}
+
+size_t Runner::most_bytes(const cache::EntryName& entry) const {
+  const bool state = entry.kind == cache::EntryName::Kind::state;
+  return (state ? store_->bytes_of(cache::Copy::What::slot) : 0) + hidden_bytes(entry) +
+         (entry.tokens.empty() ? 0 : store_->bytes_of(cache::Copy::What::block));
+}
+
+bool Runner::fits(const cache::EntryName& entry, size_t bytes) const {
+  return bytes == most_bytes(entry) || bytes == most_bytes(entry) - hidden_bytes(entry);
+}
+
+std::vector<std::byte> Runner::save(const cache::EntryPlace& entry) {
+  std::vector<std::byte> bytes;
+  bytes.reserve(most_bytes(entry.name));
+  const auto append = [&](cache::Copy::What what, int32_t index) {
+    const size_t begin = bytes.size();
+    bytes.resize(begin + store_->bytes_of(what));
+    store_->save(what, index, std::span(bytes).subspan(begin));
+  };
+  if (entry.slot.valid()) {
+    append(cache::Copy::What::slot, entry.slot.value);
+    const auto hidden = std::as_bytes(drafter_ ? drafter_->hidden_of(entry.slot) : std::span<const float>{});
+    bytes.insert(bytes.end(), hidden.begin(), hidden.end());
+  }
+  if (entry.block.valid()) append(cache::Copy::What::block, entry.block.value);
+  return bytes;
+}
+
+void Runner::load(const cache::EntryPlace& entry, std::span<const std::byte> bytes) {
+  TUTTI_CHECK(fits(entry.name, bytes.size()));
+  const size_t hidden = bytes.size() == most_bytes(entry.name) ? hidden_bytes(entry.name) : 0;
+  if (entry.slot.valid()) {
+    const size_t state = store_->bytes_of(cache::Copy::What::slot);
+    store_->load(cache::Copy::What::slot, entry.slot.value, bytes.first(state));
+    bytes = bytes.subspan(state);
+    if (drafter_) {
+      std::vector<float> vector(hidden / sizeof(float));
+      std::memcpy(vector.data(), bytes.data(), hidden);
+      drafter_->set_hidden(entry.slot, vector);
+      bytes = bytes.subspan(hidden);
+    }
+  }
+  if (entry.block.valid()) store_->load(cache::Copy::What::block, entry.block.value, bytes);
 }
 
 bool Runner::recover() {

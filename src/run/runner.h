@@ -42,7 +42,15 @@ class Runner {
   bool recover();
   const model::Model& model() const { return *model_; }
 
+  // An entry of the prefix cache as bytes, between steps: a block's K and V; or the recurrent state, the draft head's
+  // hidden vector if there is one, and the block that the state's last tokens are in if they fill none.
+  size_t most_bytes(const cache::EntryName& entry) const;
+  bool fits(const cache::EntryName& entry, size_t bytes) const;  // such an entry can have so many
+  std::vector<std::byte> save(const cache::EntryPlace& entry);
+  void load(const cache::EntryPlace& entry, std::span<const std::byte> bytes);
+
  private:
+  size_t hidden_bytes(const cache::EntryName& entry) const;  // of the draft head's vector
   ops::Step make_step(ops::StepBatch batch) const;
   ops::StepBatch assemble(const schedule::StepPlan& plan, const schedule::Scheduler& scheduler,
                           const cache::CacheManager& caches) const;

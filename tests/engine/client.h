@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <thread>
 
+#include "cache/disk_tier.h"
 #include "cache/manager.h"
 #include "engine/engine.h"
 #include "run/fake_model.h"
@@ -23,7 +25,9 @@ struct KitchenOptions {
   std::chrono::seconds watchdog{60};
   std::chrono::milliseconds step_budget{250};
   bool loses_all = false, adapt_drafts = false;
-  uint64_t wrong_of = 3;  // one guess in so many is wrong
+  uint64_t wrong_of = 3;       // one guess in so many is wrong
+  std::filesystem::path disk;  // folder of the disk tier; empty: none
+  int64_t disk_bytes = 1 << 30;
 };
 
 // The engine with its model. `before` runs on the engine thread at the start of every forward pass and may throw.
@@ -38,10 +42,19 @@ struct Kitchen {
     options.max_queue = o.max_queue;
     options.watchdog = o.watchdog;
     options.step_budget = o.step_budget;
+    std::unique_ptr<cache::DiskTier> tier;
+    if (!o.disk.empty()) {
+      tier = std::make_unique<cache::DiskTier>(
+          cache::DiskTierOptions{.folder = o.disk, .max_bytes = o.disk_bytes, .identity = {1}});
+    }
+    disk = tier.get();
     engine = std::make_unique<Engine>(
         options,
-        std::make_unique<cache::CacheManager>(cache::ManagerOptions{
-            .blocks = o.blocks, .slots = o.slots, .snapshots = o.snapshots, .drafts = o.slots * o.drafts}),
+        std::make_unique<cache::CacheManager>(cache::ManagerOptions{.blocks = o.blocks,
+                                                                    .slots = o.slots,
+                                                                    .snapshots = o.snapshots,
+                                                                    .drafts = o.slots * o.drafts,
+                                                                    .record_given_up = tier != nullptr}),
         [this, o, before, before_draft] {
           auto model = std::make_shared<test::FakeModel>(o.drafts > 0, o.wrong_of);
           model->before = before;
@@ -50,9 +63,11 @@ struct Kitchen {
           made->loses_all = o.loses_all;
           store = made.get();
           return std::make_unique<run::Runner>(model, std::move(made), ops::Numerics{}, nullptr, nullptr);
-        });
+        },
+        std::move(tier));
   }
   test::FakeStore* store = nullptr;  // belongs to the engine thread
+  cache::DiskTier* disk = nullptr;   // belongs to the engine
   std::unique_ptr<Engine> engine;
 };
 

@@ -52,6 +52,15 @@ class FakeStore final : public cache::CacheStore {
     return true;
   }
   int64_t bytes() const override { return 0; }
+  size_t bytes_of(cache::Copy::What what) const override {
+    return what == cache::Copy::What::slot ? sizeof(Slot) : sizeof(int) * cache::kBlockTokens;
+  }
+  void save(cache::Copy::What what, int index, std::span<std::byte> to) override {
+    std::ranges::copy(part(what, index), to.begin());
+  }
+  void load(cache::Copy::What what, int index, std::span<const std::byte> from) override {
+    std::ranges::copy(from, part(what, index).begin());
+  }
 
   struct Slot {
     uint64_t state = 0;
@@ -60,11 +69,15 @@ class FakeStore final : public cache::CacheStore {
   };
 
  private:
-  void copy_block(int from, int to) override {
-    std::copy_n(keys.begin() + from * cache::kBlockTokens, cache::kBlockTokens,
-                keys.begin() + to * cache::kBlockTokens);
+  void copy_one(const cache::Copy& copy) override {
+    const std::span<std::byte> from = part(copy.what, copy.from);
+    std::ranges::copy(from, part(copy.what, copy.to).begin());
   }
-  void copy_slot(int from, int to) override { slots.at(static_cast<size_t>(to)) = slots.at(static_cast<size_t>(from)); }
+  std::span<std::byte> part(cache::Copy::What what, int index) {
+    const auto i = static_cast<size_t>(index);
+    if (what == cache::Copy::What::slot) return std::as_writable_bytes(std::span(slots).subspan(i, 1));
+    return std::as_writable_bytes(std::span(keys).subspan(i * cache::kBlockTokens, cache::kBlockTokens));
+  }
 
  public:
   std::vector<int> keys;  // token by block and place
