@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <map>
@@ -69,6 +70,23 @@ struct Kitchen {
   test::FakeStore* store = nullptr;  // belongs to the engine thread
   cache::DiskTier* disk = nullptr;   // belongs to the engine
   std::unique_ptr<Engine> engine;
+};
+
+// A hook that holds the engine after so many steps until it is opened: nobody gets more than that many tokens before.
+class Gate {
+ public:
+  explicit Gate(int steps) : left_(steps) {}
+  void pass() {
+    if (--left_ < 0) open_.wait(false);
+  }
+  void open() {
+    open_ = true;
+    open_.notify_all();
+  }
+
+ private:
+  std::atomic<int> left_;
+  std::atomic<bool> open_{false};
 };
 
 // What one choice was told.

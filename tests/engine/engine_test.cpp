@@ -100,7 +100,8 @@ TEST(Engine, choices_draw_for_themselves_and_the_same_in_any_company) {
 }
 
 TEST(Engine, an_abort_frees_the_row_and_disturbs_nobody) {
-  Kitchen kitchen({.cap = 32});
+  Gate gate(400);
+  Kitchen kitchen({.cap = 32}, [&](const ops::StepBatch&) { gate.pass(); });
   std::vector<Client> stay(8), leave(24);
   for (int i = 0; i < 8; ++i) stay[i].send(*kitchen.engine, prompt_of(i), 200);
   for (int i = 0; i < 24; ++i) leave[i].send(*kitchen.engine, prompt_of(100 + i), 500);
@@ -110,6 +111,7 @@ TEST(Engine, an_abort_frees_the_row_and_disturbs_nobody) {
     kitchen.engine->abort(client.ticket);
     kitchen.engine->abort(client.ticket);
   }
+  gate.open();
   for (int i = 0; i < 24; ++i) {
     const Answer& answer = leave[i].wait();
     EXPECT_EQ(answer.finish, FinishReason::abort);
@@ -124,11 +126,13 @@ TEST(Engine, an_abort_frees_the_row_and_disturbs_nobody) {
 }
 
 TEST(Engine, one_choice_can_be_stopped_and_an_ended_ticket_aborted) {
-  Kitchen kitchen;
+  Gate gate(20);
+  Kitchen kitchen({}, [&](const ops::StepBatch&) { gate.pass(); });
   Client client;
   client.send(*kitchen.engine, client.request({1, 2}, 900, 3));
   kitchen.engine->stop_choice(client.ticket, 1);
   kitchen.engine->stop_choice(client.ticket, 7);
+  gate.open();
   client.wait_all();
   EXPECT_EQ(client.answers[0].finish, FinishReason::length);
   EXPECT_EQ(client.answers[1].finish, FinishReason::stop);
