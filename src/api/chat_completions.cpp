@@ -37,43 +37,50 @@ void set_logprobs(const ChatRequest& request, sample::SamplingParams& params) {
 }
 
 MaybeError start(const std::shared_ptr<Core>& core, const std::shared_ptr<Call>& call) {
-  auto body = parse_json(call->request().body);
-  if (!body.ok()) return invalid_json(body.error().message);
-  std::vector<std::string> ignored;
-  auto read = core->reader.chat(body.value(), ignored);
-  if (!read.ok()) return read.error();
-  ChatRequest& request = read.value();
-  auto model = core->accepted_model(request.model);
-  if (!model.ok()) return model.error();
-  auto variables = template_variables(request.thinking, core->default_kwargs, core->template_names);
-  if (!variables.ok()) return variables.error();
-  auto prompt = render(*core, request, variables->values);
-  if (!prompt.ok()) return prompt.error();
-  const auto wish = request.max_completion_tokens ? request.max_completion_tokens : request.max_tokens;
-  auto max_tokens = answer_tokens(*core, {prompt->ids.size(), wish}, "messages");
-  if (!max_tokens.ok()) return max_tokens.error();
-  if (auto error = check_effort(variables.value(), max_tokens.value())) return error;
-
-  PromptPlan plan;
-  plan.submission = make_submission(*core, request, prompt->ids, max_tokens.value());
-  set_logprobs(request, plan.submission.sampling);
-  plan.answer = make_answer_options(*core, request);
-  plan.answer.parse_reasoning = true;
-  plan.answer.in_reasoning = prompt->in_reasoning;
-  plan.record.ids = std::move(prompt->ids);
-  plan.record.text = std::move(prompt->text);
-  FormatOptions format = make_format_options(*core, request, model.value());
+  auto planned = plan_chat(*core, call->request().body);
+  if (!planned.ok()) return planned.error();
+  const ChatRequest& request = planned->request;
+  FormatOptions format = make_format_options(*core, request, planned->model);
   format.service_tier = request.service_tier;
   format.logprobs = request.logprobs;
   format.include_reasoning = request.include_reasoning;
-  std::vector<PromptPlan> prompts;
-  prompts.push_back(std::move(plan));
-  launch(
-      {core, call, request, std::move(ignored), std::move(prompts), std::move(format), "chatcmpl-", make_chat_format});
+  launch({core, call, request, std::move(planned->ignored), std::move(planned->prompts), std::move(format), "chatcmpl-",
+          make_chat_format});
   return std::nullopt;
 }
 
 }  // namespace
+
+Result<Planned<ChatRequest>, ApiError> plan_chat(const Core& core, const std::string& text) {
+  auto body = parse_json(text);
+  if (!body.ok()) return invalid_json(body.error().message);
+  Planned<ChatRequest> planned;
+  auto read = core.reader.chat(body.value(), planned.ignored);
+  if (!read.ok()) return read.error();
+  ChatRequest& request = planned.request = std::move(read.value());
+  auto model = core.accepted_model(request.model);
+  if (!model.ok()) return model.error();
+  planned.model = std::move(model.value());
+  auto variables = template_variables(request.thinking, core.default_kwargs, core.template_names);
+  if (!variables.ok()) return variables.error();
+  auto prompt = render(core, request, variables->values);
+  if (!prompt.ok()) return prompt.error();
+  const auto wish = request.max_completion_tokens ? request.max_completion_tokens : request.max_tokens;
+  auto max_tokens = answer_tokens(core, {prompt->ids.size(), wish}, "messages");
+  if (!max_tokens.ok()) return max_tokens.error();
+  if (auto error = check_effort(variables.value(), max_tokens.value())) return *error;
+
+  PromptPlan plan;
+  plan.submission = make_submission(core, request, prompt->ids, max_tokens.value());
+  set_logprobs(request, plan.submission.sampling);
+  plan.answer = make_answer_options(core, request);
+  plan.answer.parse_reasoning = true;
+  plan.answer.in_reasoning = prompt->in_reasoning;
+  plan.record.ids = std::move(prompt->ids);
+  plan.record.text = std::move(prompt->text);
+  planned.prompts.push_back(std::move(plan));
+  return planned;
+}
 
 void chat_completions(std::shared_ptr<Core> core, std::shared_ptr<Call> call) {
   on_task_pool(core, call, [core, call] {

@@ -71,30 +71,37 @@ Result<PromptPlan, ApiError> plan_prompt(const Core& core, const CompletionReque
 }
 
 MaybeError start(const std::shared_ptr<Core>& core, const std::shared_ptr<Call>& call) {
-  auto body = parse_json(call->request().body);
-  if (!body.ok()) return invalid_json(body.error().message);
-  std::vector<std::string> ignored;
-  auto read = core->reader.completion(body.value(), ignored);
-  if (!read.ok()) return read.error();
-  const CompletionRequest& request = read.value();
-  auto model = core->accepted_model(request.model);
-  if (!model.ok()) return model.error();
-  std::vector<PromptPlan> prompts;
-  for (const PromptSource& source : request.prompts) {
-    auto plan = plan_prompt(*core, request, source);
-    if (!plan.ok()) return plan.error();
-    prompts.push_back(std::move(plan.value()));
-  }
-  FormatOptions format = make_format_options(*core, request, model.value());
+  auto planned = plan_completion(*core, call->request().body);
+  if (!planned.ok()) return planned.error();
+  const CompletionRequest& request = planned->request;
+  FormatOptions format = make_format_options(*core, request, planned->model);
   format.logprobs = request.logprobs.has_value();
   format.top_logprobs = static_cast<int>(request.logprobs.value_or(0));
   format.echo = request.echo;
-  launch({core, call, request, std::move(ignored), std::move(prompts), std::move(format), "cmpl-",
+  launch({core, call, request, std::move(planned->ignored), std::move(planned->prompts), std::move(format), "cmpl-",
           make_completion_format});
   return std::nullopt;
 }
 
 }  // namespace
+
+Result<Planned<CompletionRequest>, ApiError> plan_completion(const Core& core, const std::string& text) {
+  auto body = parse_json(text);
+  if (!body.ok()) return invalid_json(body.error().message);
+  Planned<CompletionRequest> planned;
+  auto read = core.reader.completion(body.value(), planned.ignored);
+  if (!read.ok()) return read.error();
+  planned.request = std::move(read.value());
+  auto model = core.accepted_model(planned.request.model);
+  if (!model.ok()) return model.error();
+  planned.model = std::move(model.value());
+  for (const PromptSource& source : planned.request.prompts) {
+    auto plan = plan_prompt(core, planned.request, source);
+    if (!plan.ok()) return plan.error();
+    planned.prompts.push_back(std::move(plan.value()));
+  }
+  return planned;
+}
 
 void completions(std::shared_ptr<Core> core, std::shared_ptr<Call> call) {
   on_task_pool(core, call, [core, call] {

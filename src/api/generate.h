@@ -31,6 +31,17 @@ engine::Submission make_submission(const Core& core, const GenerationFields& fie
 AnswerOptions make_answer_options(const Core& core, const GenerationFields& fields);
 FormatOptions make_format_options(const Core& core, const GenerationFields& fields, const std::string& model);
 
+// A body read, checked, rendered and tokenized.
+template <class Request>
+struct Planned {
+  Request request;
+  std::string model;                 // the served name that it means
+  std::vector<std::string> ignored;  // unknown fields that were passed over
+  std::vector<PromptPlan> prompts;
+};
+Result<Planned<ChatRequest>, ApiError> plan_chat(const Core& core, const std::string& body);              // of a chat
+Result<Planned<CompletionRequest>, ApiError> plan_completion(const Core& core, const std::string& body);  // of a text
+
 struct Launch {
   std::shared_ptr<Core> core;
   std::shared_ptr<Call> call;

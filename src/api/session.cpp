@@ -95,7 +95,9 @@ void Session::handle(engine::Event& event) {
   if (event.finish == FinishReason::error) return fail(engine_error(event.error_code, event.error_message));
   if (event.finish == FinishReason::abort)
     return fail(engine_error("internal_error", "The engine gave the request up."));
-  note_prompt(static_cast<size_t>(event.choice / plan_.choices), event.choice % plan_.choices, event);
+  const auto prompt = static_cast<size_t>(event.choice / plan_.choices);
+  note_prompt(prompt, event.choice % plan_.choices, event);
+  if (event.prompt_computed > 0) tell_progress(prompt, event.prompt_computed);
   const bool gives = event.token >= 0 || event.finish != FinishReason::none;
   if (gives || (event.started && plan_.format->opens_early())) open_choice(event.choice);
   if (!gives) return;
@@ -115,6 +117,12 @@ void Session::note_prompt(size_t prompt, int choice, engine::Event& event) {
   PromptRecord& record = plan_.prompts[prompt].record;
   record.cached_tokens = std::max(record.cached_tokens, event.cached_tokens);
   for (auto& values : event.prompt_logprobs) record.logprobs.push_back(std::move(values));
+}
+
+void Session::tell_progress(size_t prompt, int computed) {
+  if (!plan_.stream) return;
+  const std::string which = plan_.prompts.size() > 1 ? fmt::format(" {}", prompt) : "";
+  write(fmt::format(": prompt{} {} of {} tokens\n\n", which, computed, plan_.prompts[prompt].record.ids.size()));
 }
 
 void Session::open_choice(int index) {

@@ -63,6 +63,7 @@ class Session final : public Ticking, public std::enable_shared_from_this<Sessio
   void open();
   void pump();
   void handle(engine::Event& event);
+  void tell_progress(size_t prompt, int computed);
   void note_prompt(size_t prompt, int choice, engine::Event& event);
   void open_choice(int index);
   void flush(int index);

@@ -103,6 +103,10 @@ void add_engine_flags(CLI::App& cmd, ServeOptions& o, RawFlags& raw) {
   cmd.add_option("--prefix-cache-disk-bytes", o.disk_bytes, "most bytes of that folder's entries")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 50));
+  cmd.add_option(
+      "--warm-prefix", o.warm_prefix,
+      "file of prompts to compute before the server is ready: bodies of chat completions or completions, one "
+      "a line");
   cmd.add_option("--max-queue", o.engine.max_queue, "requests that may wait")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 24));
@@ -153,8 +157,11 @@ void resolve(ServeOptions& o, const RawFlags& raw) {
   if (!raw.api_key_file.empty()) {
     for (auto& key : read_keys(raw.api_key_file)) o.api.api_keys.push_back(std::move(key));
   }
-  if (!o.disk_folder.empty() && !o.engine.schedule.prefix_caching)
-    throw OptionError("--prefix-cache-dir: of no use with --no-enable-prefix-caching");
+  for (const auto& [flag, value] :
+       {std::pair("--prefix-cache-dir", &o.disk_folder), std::pair("--warm-prefix", &o.warm_prefix)}) {
+    if (!value->empty() && !o.engine.schedule.prefix_caching)
+      throw OptionError(std::string(flag) + ": of no use with --no-enable-prefix-caching");
+  }
   require_json_object("--default-chat-template-kwargs", o.api.default_chat_template_kwargs);
   require_json_object("--override-generation-config", o.api.override_generation_config);
   for (const auto& problems : {o.http.validate(), o.api.validate()}) {

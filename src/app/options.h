@@ -23,7 +23,8 @@ struct ServeOptions {
   int64_t snapshot_bytes = -1;        // of the prefix cache; -1: a part of the KV cache's
   std::string disk_folder;            // of the prefix cache; empty: none
   int64_t disk_bytes = int64_t{16} << 30;
-  int threads = 0;  // of the kernel pool; 0: the processors this process may use
+  std::string warm_prefix;  // file of prompts to compute at start; empty: none
+  int threads = 0;          // of the kernel pool; 0: the processors this process may use
   int drain_s = 30;
   bool special_tokens_in_text = false;
   bool ignore_unused_tensors = false;

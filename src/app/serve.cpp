@@ -10,11 +10,14 @@
 #include <condition_variable>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
 
+#include "api/warm_up.h"
 #include "app/cache_identity.h"
 #include "app/canary.h"
 #include "app/memory_plan.h"
@@ -237,6 +240,18 @@ void make_service(const ServeOptions& options, Running& r) {
   r.service = std::move(service);
 }
 
+void warm_up(const ServeOptions& options, const Running& r) {
+  if (options.warm_prefix.empty()) return;
+  std::ifstream file(options.warm_prefix, std::ios::binary);
+  const std::string lines{std::istreambuf_iterator<char>(file), {}};
+  if (!file) throw OptionError("--warm-prefix: can't read " + options.warm_prefix);
+  try {
+    api::warm_up(r.service, lines);
+  } catch (const OptionError& e) {
+    throw OptionError(fmt::format("--warm-prefix: {}, {}", options.warm_prefix, e.what()));
+  }
+}
+
 void log_model(const Running& r) {
   const auto& info = r.model->info();
   log::info("{}: {}, {:.1f} MiB of weights, {} threads, kernels {}", info.name, info.format,
@@ -355,6 +370,7 @@ int serve(const ServeOptions& options) {
   start_engine(options, running);
   running.tasks = std::make_unique<TaskPool>(std::clamp(available_cpus(), 1, 4));
   make_service(options, running);
+  warm_up(options, running);
   switchboard.set(api::make_handler(running.service));
   log_model(running);
   print_banner(options, running, address);

@@ -27,10 +27,11 @@ namespace tutti::engine {
 
 struct EngineOptions {
   schedule::SchedulerOptions schedule;
-  int max_queue = 1024;                        // sequences that wait; more: submit() refuses
-  std::chrono::milliseconds step_budget{250};  // max(this, 1.5 × the measured decode-only step)
-  bool adapt_drafts = true;                    // as many guesses as pay; false: always all
-  std::chrono::seconds watchdog{60};           // unhealthy when work waits and nothing has progressed for so long
+  int max_queue = 1024;                            // sequences that wait; more: submit() refuses
+  std::chrono::milliseconds step_budget{250};      // max(this, 1.5 × the measured decode-only step)
+  bool adapt_drafts = true;                        // as many guesses as pay; false: always all
+  std::chrono::milliseconds progress_every{1000};  // a prompt that takes longer says how far it is
+  std::chrono::seconds watchdog{60};               // unhealthy when work waits and nothing has progressed for so long
 };
 
 // What crosses in: validated, nothing optional left ambiguous. choices sequences of the same prompt.

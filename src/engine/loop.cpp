@@ -19,6 +19,7 @@ const char* const kInternal = "The model failed on this request and failed again
 const char* const kInternalLoop = "The engine failed while this request was running.";
 const char* const kNumerical = "The model produced numbers for this request that are not finite.";
 const char* const kGrammar = "No token is allowed at this place by the constraints of the request.";
+constexpr int kProgressLogs = 5;  // of so many tellings of a prompt's progress, one goes to the log
 const char* const kDraining = "The server is shutting down.";
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
@@ -183,7 +184,7 @@ void Loop::announce(const StepPlan& plan) {
     Row* row = find(planned.sequence);
     if (row == nullptr || row->started) continue;
     row->started = true;
-    row->planned = Clock::now();
+    row->planned = row->told = row->logged = Clock::now();
     started_.push_back(row);
     metrics_.queue_time.observe(seconds_between(row->queued, row->planned));
     const schedule::Sequence& sequence = *scheduler_->find(row->id);
@@ -310,6 +311,7 @@ void Loop::commit_row(const PlannedRow& planned, run::RowResult& result, std::sp
   row->prompt_counted = std::max(row->prompt_counted, computed);
   if (events.empty() && !result.prompt_logprobs.empty())
     publish(*row, {.prompt_logprobs = std::move(result.prompt_logprobs)});
+  if (events.empty() && row->generated == 0) tell_progress(*row, computed);
   for (size_t i = 0; i < events.size(); ++i) {
     const TokenEvent& event = events[i];
     Event out{.prompt_logprobs = std::move(result.prompt_logprobs)};
@@ -334,6 +336,18 @@ void Loop::commit_row(const PlannedRow& planned, run::RowResult& result, std::sp
                                                             : RowFault{"numerical_error", kNumerical};
     return end(*row, event, std::move(out), fault);
   }
+}
+
+// So that a long prompt doesn't look like a hang.
+void Loop::tell_progress(Row& row, int computed) {
+  const Clock::time_point now = Clock::now();
+  if (now - row.told < options_.progress_every) return;
+  row.told = now;
+  publish(row, {.prompt_computed = computed});
+  if (now - row.logged < kProgressLogs * options_.progress_every) return;
+  row.logged = now;
+  log::info("request {}: {} of {} prompt tokens after {:.1f} s", row.request_id, computed, row.prompt_tokens,
+            seconds_between(row.planned, now));
 }
 
 void Loop::publish(Row& row, Event event) {

@@ -54,6 +54,7 @@ class Loop {
     bool started = false;
     bool paused = false;
     Clock::time_point queued, planned, first_token, last_token;
+    Clock::time_point told, logged;  // when its progress was
   };
   struct RowFault {
     std::string code, message;
@@ -77,6 +78,7 @@ class Loop {
   void announce(const schedule::StepPlan& plan);
   void commit_row(const schedule::PlannedRow& planned, run::RowResult& result,
                   std::span<const schedule::TokenEvent> events);
+  void tell_progress(Row& row, int computed);
   void count_drafts(const schedule::PlannedRow& row, size_t tokens);
   void observe_token(Row& row, Clock::time_point now);
   void observe_end(const Row& row, schedule::FinishReason reason);

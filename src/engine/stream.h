@@ -16,8 +16,9 @@ namespace tutti::engine {
 
 struct Event {
   int choice = 0;
-  TokenId token = -1;    // -1: the event only starts or finishes the choice
-  bool started = false;  // the first chunk of the prompt is about to run (sent once per choice, before any token)
+  TokenId token = -1;       // -1: the event only starts or finishes the choice
+  bool started = false;     // the first chunk of the prompt is about to run (sent once per choice, before any token)
+  int prompt_computed = 0;  // > 0: so many tokens of a long prompt are done (sent now and then, before any token)
   std::optional<sample::Logprobs> logprobs;
   std::vector<sample::Logprobs> prompt_logprobs;  // in order; together they cover prompt tokens 1 … n-1
   schedule::FinishReason finish = schedule::FinishReason::none;

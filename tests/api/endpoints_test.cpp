@@ -588,6 +588,16 @@ TEST_F(Endpoints, silent_streams_are_kept_alive_and_deadlines_end_them) {
   EXPECT_EQ(whole->head.status, 504);
 }
 
+TEST_F(Endpoints, a_long_prompt_shows_its_progress_as_comments) {
+  script_.clear();
+  const auto e = chat(R"("stream":true)");
+  const auto whole = chat("");
+  for (const auto& submission : backend_->submissions) submission.stream->push({.prompt_computed = 3});
+  const size_t tokens = backend_->submissions[0].prompt.size();
+  EXPECT_EQ(e->writes.back(), fmt::format(": prompt 3 of {} tokens\n\n", tokens));
+  EXPECT_TRUE(whole->writes.empty());
+}
+
 TEST_F(Endpoints, completion_answer) {
   script_ = ids("a b<|im_end|>");
   const Json a = Json::parse(complete(R"("logprobs":2)")->body);

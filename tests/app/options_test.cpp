@@ -51,6 +51,8 @@ TEST(Options, WhatCannotBeUsedIsExitCode2WithALine) {
   }
   EXPECT_THROW(parse({"serve", "--default-chat-template-kwargs", "[1]"}), OptionError);
   EXPECT_THROW(parse({"serve", "--api-key-file", "/nonexistent/keys"}), OptionError);
+  EXPECT_THROW(parse({"serve", "--no-enable-prefix-caching", "--prefix-cache-dir", "kv"}), OptionError);
+  EXPECT_THROW(parse({"serve", "--no-enable-prefix-caching", "--warm-prefix", "prompts"}), OptionError);
 }
 
 TEST(Options, HelpAndVersionAreNoErrors) {

@@ -29,6 +29,7 @@ struct KitchenOptions {
   uint64_t wrong_of = 3;       // one guess in so many is wrong
   std::filesystem::path disk;  // folder of the disk tier; empty: none
   int64_t disk_bytes = 1 << 30;
+  std::chrono::milliseconds progress_every{1000};
 };
 
 // The engine with its model. `before` runs on the engine thread at the start of every forward pass and may throw.
@@ -43,6 +44,7 @@ struct Kitchen {
     options.max_queue = o.max_queue;
     options.watchdog = o.watchdog;
     options.step_budget = o.step_budget;
+    options.progress_every = o.progress_every;
     std::unique_ptr<cache::DiskTier> tier;
     if (!o.disk.empty()) {
       tier = std::make_unique<cache::DiskTier>(
@@ -99,6 +101,7 @@ struct Answer {
   int prompt_tokens = -1, generated = -1, cached_tokens = -1;
   std::vector<sample::Logprobs> logprobs, prompt_logprobs;
   int finishes = 0;
+  std::vector<int> progress;  // prompt tokens computed, as told
 };
 
 class Client {
@@ -185,6 +188,7 @@ class Client {
     if (event.started) ++a.starts;
     if (a.starts == 0) ++a.events_before_start;
     if (event.token >= 0) a.tokens.push_back(event.token);
+    if (event.prompt_computed > 0) a.progress.push_back(event.prompt_computed);
     if (event.logprobs) a.logprobs.push_back(*event.logprobs);
     for (auto& l : event.prompt_logprobs) a.prompt_logprobs.push_back(l);
     if (event.finish == schedule::FinishReason::none) return;

@@ -400,6 +400,16 @@ TEST(Engine, what_make_runner_throws_comes_out_of_the_constructor) {
   EXPECT_THROW(Kitchen({.blocks = 1, .max_model_len = 128}), InvariantError);
 }
 
+TEST(Engine, tells_how_far_a_long_prompt_is) {
+  Kitchen kitchen({.cap = 50, .progress_every = std::chrono::milliseconds(0)});
+  Client slow, quick;
+  const Answer& answer = slow.send(*kitchen.engine, Ids(220, 3), 5).wait();
+  ASSERT_GE(answer.progress.size(), 4u);  // at most 50 tokens a step
+  EXPECT_TRUE(std::ranges::is_sorted(answer.progress));
+  EXPECT_LT(answer.progress.back(), 220);
+  EXPECT_TRUE(quick.send(*kitchen.engine, Ids(40, 3), 5).wait().progress.empty());
+}
+
 TEST(Engine, counts_add_up) {
   Kitchen kitchen({.blocks = 6, .max_model_len = 384});
   std::vector<Client> clients(20);
