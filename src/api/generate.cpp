@@ -29,10 +29,8 @@ Result<int, ApiError> answer_tokens(const Core& core, const Room& room, const ch
   return static_cast<int>(std::min(wish, left));
 }
 
-namespace {
-
-// Where another prompt may part from this one: every message of a chat ends with an end token, whatever the template;
-// and templates drop the reasoning of earlier answers, so that the next turn parts where this answer begins to think.
+// Every message of a chat ends with an end token, whatever the template; and templates drop the reasoning of earlier
+// answers, so that the next turn parts where this answer begins to think.
 std::vector<int> boundaries(const std::vector<TokenId>& prompt, const Service& service) {
   const TokenId think = service.tokenizer->id_of("<think>").value_or(-1);
   std::vector<int> positions;
@@ -45,8 +43,6 @@ std::vector<int> boundaries(const std::vector<TokenId>& prompt, const Service& s
   if (thinks_at > (positions.empty() ? 0 : positions.back())) positions.push_back(thinks_at);
   return positions;
 }
-
-}  // namespace
 
 engine::Submission make_submission(const Core& core, const GenerationFields& fields, const std::vector<TokenId>& prompt,
                                    int max_tokens) {

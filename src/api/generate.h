@@ -25,6 +25,10 @@ struct Room {
 };
 Result<int, ApiError> answer_tokens(const Core& core, const Room& room, const char* param);
 
+// Ascending positions of the prompt at which a later prompt may part from it: where its messages end, and where the
+// answer begins to think.
+std::vector<int> boundaries(const std::vector<TokenId>& prompt, const Service& service);
+
 // A submission and the parser's options, as far as the shared fields say.
 engine::Submission make_submission(const Core& core, const GenerationFields& fields, const std::vector<TokenId>& prompt,
                                    int max_tokens);

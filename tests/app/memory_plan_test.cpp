@@ -65,6 +65,34 @@ TEST(MemoryPlan, SnapshotsComeOnTop) {
   EXPECT_EQ(none.blocks, plan.blocks);
 }
 
+// Hidden size plays no part: full layers, their KV heads of 256, linear layers, their value heads of 128 x 128, and the
+// channels of the convolution.
+struct Shape {
+  const char* name;
+  int full, kv_heads, linear, value_heads, channels;
+};
+
+TEST(MemoryPlan, PeriodicSnapshotsCostNoMoreThanTheBlocksTheyGoWith) {
+  for (const Shape& shape :
+       {Shape{"0.8B", 6, 2, 18, 16, 6144}, Shape{"27B", 16, 4, 48, 48, 10240}, Shape{"35B-A3B", 10, 2, 30, 32, 8192}}) {
+    cache::CacheSpecs specs;
+    cache::LayerSpec paged, linear;
+    paged.kv = {.kv_heads = shape.kv_heads, .head_dim = 256};
+    linear.state = {
+        .value_heads = shape.value_heads, .key_dim = 128, .value_dim = 128, .conv_channels = shape.channels};
+    specs.insert(specs.end(), static_cast<size_t>(shape.full), paged);
+    specs.insert(specs.end(), static_cast<size_t>(shape.linear), linear);
+    const auto plan = plan_memory(
+        specs, {.budget = int64_t{16} << 30, .model_max_len = 262'144, .max_num_seqs = 8, .prefix_caching = true});
+    const double blocks =
+        static_cast<double>(cache::bytes_per_block(specs)) * plan.snapshot_every / cache::kBlockTokens;
+    const double ratio = static_cast<double>(cache::bytes_per_slot(specs)) / blocks;
+    EXPECT_LE(ratio, 1.1) << shape.name;
+    EXPECT_GE(ratio, 0.9) << shape.name << ": fewer than they could be";
+    std::printf("%s: one every %d tokens, %.3f of the bytes of their blocks\n", shape.name, plan.snapshot_every, ratio);
+  }
+}
+
 TEST(MemoryPlan, TooLittleIsAnError) {
   EXPECT_THROW(plan_memory(small_model(), {.budget = 100, .model_max_len = 640, .max_num_seqs = 8}), OptionError);
 }
