@@ -26,6 +26,8 @@ spdlog::level::level_enum to_spdlog(Level level) {
       return spdlog::level::warn;
     case Level::error:
       return spdlog::level::err;
+    case Level::off:
+      return spdlog::level::off;
   }
   return spdlog::level::info;
 }

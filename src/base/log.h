@@ -8,7 +8,7 @@
 
 namespace tutti::log {
 
-enum class Level { debug, info, warn, error };
+enum class Level { debug, info, warn, error, off };  // off: for set_level() only
 
 void write(Level level, std::string_view line);
 void set_level(Level level);

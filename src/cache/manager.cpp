@@ -374,10 +374,13 @@ CacheManager::Fetch CacheManager::plan_fetch(const Prefix& prefix, int limit, co
   return fetch;
 }
 
-void CacheManager::touch(const Prefix& prefix, int limit) {
-  const Match found = impl_->match(prefix, limit);
-  for (auto block = found.blocks.rbegin(); block != found.blocks.rend(); ++block) impl_->pool.touch(*block);
-  if (found.snapshot != nullptr) impl_->snapshots.touch(found.snapshot->slot);
+void CacheManager::touch(const Prefix& prefix, int position) {
+  const Snapshot wanted = impl_->snapshot_at(prefix, position);
+  if (const Snapshot* known = impl_->snapshots.find(wanted.parent, wanted.tail)) impl_->snapshots.touch(known->slot);
+  for (int i = position / kBlockTokens - 1; i >= 0; --i) {
+    const BlockId block = impl_->pool.find(prefix.chain.after(i + 1), block_tokens(prefix.tokens, i));
+    if (block.valid()) impl_->pool.touch(block);
+  }
 }
 
 bool CacheManager::install(const EntryName& name, const std::function<void(const EntryPlace&)>& fill) {

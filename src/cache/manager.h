@@ -84,8 +84,8 @@ class CacheManager {
   // What of `tier` would let a longer prefix be restored, not beyond limit. Empty when that is hardly more than what
   // the memory gives, or there is no room.
   Fetch plan_fetch(const Prefix& prefix, int limit, const EntryLookup& tier) const;
-  // What memory holds of the prefix is given up last.
-  void touch(const Prefix& prefix, int limit);
+  // What the memory holds of the prefix up to `position` is given up last.
+  void touch(const Prefix& prefix, int position);
   // Room for an entry that is not in memory: fill writes its bytes, having saved what take_given_up() says first. Then
   // it can be found. False when there is no room or no need. What fill throws goes through; nothing has changed then.
   bool install(const EntryName& name, const std::function<void(const EntryPlace&)>& fill);

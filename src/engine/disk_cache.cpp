@@ -26,7 +26,7 @@ bool DiskCache::fetch(SequenceId sequence, const cache::Prefix& prefix, int limi
   tier_.refresh();
   cache::CacheManager::Fetch fetch = caches_.plan_fetch(prefix, limit, tier_);
   if (fetch.entries.empty()) return false;
-  caches_.touch(prefix, limit);
+  caches_.touch(prefix, fetch.position);
   for (auto& [job, known] : jobs_) {
     if (known.last != fetch.entries.back()) continue;
     known.waiting.push_back(sequence);

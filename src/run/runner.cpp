@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 
 #include "base/error.h"
 
@@ -16,11 +17,35 @@ namespace mx = mlx::core;
 using schedule::PlannedRow;
 using schedule::StepPlan;
 
+namespace {
+
+// MLX never ends the thread of a stream, and a process may make many runners: streams are used again.
+std::shared_ptr<const mx::Stream> lease_stream() {
+  static std::mutex mutex;
+  static auto* const idle = new std::vector<mx::Stream>;  // never destroyed: a lease may outlive main()
+  const std::lock_guard lock(mutex);
+  if (idle->empty()) idle->push_back(mx::new_thread_unsafe_stream(mx::Device::cpu));
+  const mx::Stream stream = idle->back();
+  idle->pop_back();
+  return {new mx::Stream(stream), [](const mx::Stream* leased) {
+            const std::lock_guard give_back(mutex);
+            idle->push_back(*leased);
+            delete leased;
+          }};
+}
+
+}  // namespace
+
 Runner::Runner(std::shared_ptr<const model::Model> model, std::unique_ptr<cache::CacheStore> store,
                const ops::Numerics& numerics, ThreadPool* pool, const kernels::KernelTable* table)
-    : model_(std::move(model)), store_(std::move(store)), numerics_(numerics), pool_(pool), table_(table) {
-  // Streams belong to threads: a stream of this thread, so that nothing of a step ever waits on another thread's work.
-  mx::set_default_stream(mx::new_stream(mx::Device::cpu));
+    : stream_(lease_stream()),
+      model_(std::move(model)),
+      store_(std::move(store)),
+      numerics_(numerics),
+      pool_(pool),
+      table_(table) {
+  // A stream of its own, so that nothing of a step ever waits on another's work.
+  mx::set_default_stream(*stream_);
   if (model_->info().drafts) drafter_.emplace(*model_);
 }
 

@@ -1,4 +1,5 @@
-// Carries out a plan: integers → arrays, forward, sample. Thread rule: the engine thread.
+// Carries out a plan: integers → arrays, forward, sample. Thread rule: the engine thread, which also makes and destroys
+// it.
 #pragma once
 
 #include <memory>
@@ -68,6 +69,7 @@ class Runner {
                   RowResult& result);
   void sample_tokens(const schedule::PlannedRow& row, const LogitRows& logits, RowResult& result);
 
+  const std::shared_ptr<const ops::mx::Stream> stream_;
   std::shared_ptr<const model::Model> model_;
   std::unique_ptr<cache::CacheStore> store_;
   ops::Numerics numerics_;

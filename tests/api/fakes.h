@@ -71,7 +71,8 @@ class FakeExchange final : public http::Exchange {
   std::vector<std::string> writes;
   int answers = 0;
   size_t pending = 0;
-  bool streaming = false, ended = false, gone = false;
+  bool streaming = false, gone = false;
+  std::atomic<bool> ended{false};
 
  private:
   const http::Request request_;

@@ -53,6 +53,24 @@ TEST(EngineDiskCache, WhatTheMemoryGivesUpComesBack) {
   EXPECT_EQ(kitchen.disk->counts().failures + kitchen.disk->counts().bad, 0);
 }
 
+// What is read takes the place of what was never written: that goes to disk first.
+TEST(EngineDiskCache, ReadingMakesRoomByWriting) {
+  const test::TemporaryFolder folder;
+  const Ids a = tokens(500, 1), b = tokens(500, 2);
+  {
+    Kitchen kitchen({.snapshots = 4, .disk = folder.path()});
+    ask(*kitchen.engine, b);
+  }
+  Kitchen kitchen({.blocks = 12, .snapshots = 4, .max_model_len = 600, .disk = folder.path()});
+  int round = 0;
+  for (const Ids& prompt : {a, b, a}) {
+    const Answer answer = ask(*kitchen.engine, prompt);
+    EXPECT_EQ(answer.tokens, test::expected_answer(prompt, 5));
+    EXPECT_EQ(answer.cached_tokens, round++ == 0 ? 0 : 499);
+    kitchen.disk->flush();
+  }
+}
+
 TEST(EngineDiskCache, RequestsAtTheSameTimeShareOneReading) {
   const test::TemporaryFolder folder;
   const Ids prompt = tokens(300);

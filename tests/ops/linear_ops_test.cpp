@@ -163,7 +163,8 @@ TEST(Head, NoRowsWanted) {
   batch.logits_of.clear();
   const auto x = random_x(random, 3, kH);
   for (const auto* weight : {&w.packed, &w.graph}) {
-    auto logits = ops::head(x, step_of(batch), {norm, weight, 100});
+    const ops::HeadWeights head{norm, weight, 100};  // lives until the step is evaluated
+    auto logits = ops::head(x, step_of(batch), head);
     mx::eval(logits);
     EXPECT_EQ(logits.shape(), (mx::Shape{0, 100}));
   }
