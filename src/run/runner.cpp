@@ -189,7 +189,8 @@ void Runner::sample_tokens(const PlannedRow& row, const LogitRows& logits, RowRe
   for (size_t i = 0; i <= drafts; ++i) {
     sample::Sampled sampled =
         sampler_.sample(logits.line(first_line + static_cast<int>(i)), *state, static_cast<uint64_t>(end) + i);
-    result.fault = sampled.fault;
+    // A fault behind an accepted guess may be behind the answer's end, too; if not, the next step meets it.
+    if (i == 0) result.fault = sampled.fault;
     if (sampled.fault != sample::Fault::none) return;
     result.logprobs.push_back(std::move(sampled.logprobs));
     if (i == 0)

@@ -57,6 +57,13 @@ void apply_allowed(Work& work) {
   for (const auto& [token, logit] : kept) work.logits[static_cast<size_t>(token)] = logit;
 }
 
+void apply_constraint(Work& work) {
+  std::vector<uint32_t> may_come((work.logits.size() + 31) / 32);
+  work.constraint->allow(may_come);
+  for (size_t t = 0; t < work.logits.size(); ++t)
+    if ((may_come[t / 32] >> (t % 32) & 1) == 0) work.logits[t] = kMasked;
+}
+
 void apply_bad_words(Work& work) {
   for (const std::vector<TokenId>& word : work.params.bad_words) {
     if (word.empty() || word.size() - 1 > work.output.size()) continue;
@@ -163,6 +170,7 @@ constexpr Filter kFilters[] = {
      [](const SamplingParams& p) { return p.presence_penalty != 0 || p.frequency_penalty != 0; },
      apply_count_penalties},
     {"allowed", Stage::logits, [](const SamplingParams& p) { return !p.allowed.empty(); }, apply_allowed},
+    {"constraint", Stage::logits, [](const SamplingParams& p) { return p.constraint != nullptr; }, apply_constraint},
     {"bad_words", Stage::logits, [](const SamplingParams& p) { return !p.bad_words.empty(); }, apply_bad_words},
     {"min_tokens", Stage::logits, [](const SamplingParams& p) { return p.min_tokens > 0 && !p.blocked_early.empty(); },
      apply_min_tokens},

@@ -21,6 +21,7 @@ struct Work {
   std::span<float> logits;                          // [V]
   std::span<const float> source;  // [V] what the temperature divides: `logits`, or the raw row if unedited
   float max = 0;                  // of source
+  const TokenConstraint* constraint = nullptr;  // where the row's is now
 
   bool all = true;       // every id of the vocabulary is a candidate and `ids` is empty
   std::vector<int> ids;  // candidates, ascending, when !all

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/token_constraint.h"
 
 namespace tutti::sample {
 
@@ -19,11 +20,12 @@ struct SamplingParams {
   float presence_penalty = 0, frequency_penalty = 0;  // over generated tokens
   float repetition_penalty = 1;                       // over prompt and generated tokens
   std::vector<std::pair<TokenId, float>> logit_bias;
-  uint64_t seed = 0;                            // drawn by the API when the request has none
-  int min_tokens = 0;                           // `blocked_early` tokens are masked before that many
-  std::vector<TokenId> blocked_early;           // end and stop tokens
-  std::vector<std::vector<TokenId>> bad_words;  // token sequences that can't complete
-  std::vector<TokenId> allowed;                 // empty: all
+  uint64_t seed = 0;                                  // drawn by the API when the request has none
+  int min_tokens = 0;                                 // `blocked_early` tokens are masked before that many
+  std::vector<TokenId> blocked_early;                 // end and stop tokens
+  std::vector<std::vector<TokenId>> bad_words;        // token sequences that can't complete
+  std::vector<TokenId> allowed;                       // empty: all
+  std::shared_ptr<const TokenConstraint> constraint;  // as it is before the first token; null: none
   bool logprobs = false;
   int top_logprobs = 0;              // 0–20
   std::vector<TokenId> logprob_ids;  // reported instead of the top list

@@ -34,7 +34,7 @@ int pick(const std::vector<float>& weights, double u, std::vector<double>& sums)
 }  // namespace
 
 RowState::RowState(SamplingParams params, int choice, std::span<const TokenId> prompt)
-    : params_(std::move(params)), choice_(choice) {
+    : params_(std::move(params)), choice_(choice), constraint_(params_.constraint.get()) {
   if (params_.repetition_penalty == 1) return;
   seen_.assign(prompt.begin(), prompt.end());
   std::sort(seen_.begin(), seen_.end());
@@ -43,6 +43,7 @@ RowState::RowState(SamplingParams params, int choice, std::span<const TokenId> p
 
 void RowState::accept(TokenId token) {
   output_.push_back(token);
+  if (constraint_.get() != nullptr) constraint_.get()->accept(token);
   if (params_.presence_penalty != 0 || params_.frequency_penalty != 0) {
     const auto at = std::lower_bound(counts_.begin(), counts_.end(), token,
                                      [](const std::pair<TokenId, int>& c, TokenId t) { return c.first < t; });
@@ -83,6 +84,7 @@ TokenId Sampler::choose(std::span<const float> logits, const Scan& raw, const Ro
   Work work{params, row.output_, row.counts_, row.seen_};
   work.source = logits;
   work.max = raw.max;
+  work.constraint = row.constraint_.get();
   if (any_active(Stage::logits, params)) {
     work_.assign(logits.begin(), logits.end());
     work.logits = work_;

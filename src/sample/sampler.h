@@ -17,7 +17,8 @@ enum class Purpose : uint32_t { token = 1 };
 // A number in [0, 1) from a counter-based generator (Philox-4x32-10): a pure function of its key.
 double uniform(uint64_t seed, uint32_t choice, uint64_t position, Purpose purpose);
 
-// Mutable sampling state of one row: counts of prompt and generated tokens.
+// Mutable sampling state of one row: counts of prompt and generated tokens, and where its constraint is. A copy goes
+// its own way: what is accepted there can be forgotten.
 class RowState {
  public:
   RowState(SamplingParams params, int choice, std::span<const TokenId> prompt);
@@ -35,6 +36,7 @@ class RowState {
   std::vector<TokenId> output_;
   std::vector<std::pair<TokenId, int>> counts_;  // of generated tokens, sorted by id
   std::vector<TokenId> seen_;                    // prompt and generated, sorted, for the repetition penalty
+  ConstraintHolder constraint_;                  // after the generated tokens
 };
 
 struct Scan;  // sample/numeric.h

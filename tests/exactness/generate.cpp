@@ -108,6 +108,13 @@ void make_sampling(Chance& chance, int vocab, Job& job) {
     for (size_t i = 0; i < p.allowed.size(); ++i) p.allowed[i] = static_cast<TokenId>(2 * i);
     p.bad_words.clear();
   }
+  if (chance.one_in(8)) {
+    job.brackets = true;
+    job.stop_ids = {10};
+    p.allowed.clear();
+    p.bad_words.clear();
+    p.min_tokens = 0;
+  }
   if (!chance.one_in(4)) {
     p.logprobs = true;
     p.top_logprobs = chance.below(6);

@@ -19,6 +19,7 @@
 #include "exactness/subject.h"
 #include "kernels/table.h"
 #include "run/runner.h"
+#include "sample/brackets.h"
 
 namespace tutti::exactness {
 
@@ -62,6 +63,7 @@ class Life {
                         .max_drafts = setting.drafts,
                         .snapshot_every = setting.snapshot_every};
     options.adapt_drafts = setting.adapt_drafts;
+    options.max_queue = 1 << 20;
     options.step_budget = std::chrono::hours(1);  // the cap decides, not the clock
     std::unique_ptr<cache::DiskTier> tier;
     if (!disk.empty()) {
@@ -155,6 +157,7 @@ class Life {
     s.prompt = job.prompt;
     s.choices = job.choices;
     s.sampling = job.sampling;
+    if (job.brackets) s.sampling.constraint = std::make_shared<test::Brackets>();
     s.max_tokens = job.max_tokens;
     s.stop_ids = job.stop_ids;
     s.priority = job.priority;
@@ -164,7 +167,7 @@ class Life {
     s.boundaries = job.boundaries;
     s.stream = state.stream;
     state.ticket = engine_->submit(std::move(s));
-    if (state.ticket.admission != engine::Admission::accepted) throw std::runtime_error("a job was not admitted");
+    TUTTI_CHECK(state.ticket.admission == engine::Admission::accepted);
   }
 
   void read() {
@@ -257,6 +260,12 @@ std::string difference(const Answer& got, const Answer& want, bool left) {
 }
 
 }  // namespace
+
+std::vector<std::vector<Answer>> play(const Setting& setting, const std::vector<Job>& jobs) {
+  std::vector<const Job*> all;
+  for (const Job& job : jobs) all.push_back(&job);
+  return Life(setting, all, {}).run();
+}
 
 // One row at a time, no cache, no guesses, no chunks, one thread.
 const std::vector<Answer>& Player::alone(const Job& job, const Setting& setting) {

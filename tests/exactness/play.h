@@ -27,6 +27,9 @@ struct Tally {
           rejected = 0, reruns = 0, ended_early = 0;
 };
 
+// The jobs in one engine; the answers of each job's choices. Throws std::runtime_error when nothing happens any more.
+std::vector<std::vector<Answer>> play(const Setting& setting, const std::vector<Job>& jobs);
+
 class Player {
  public:
   // What differs between the schedule's answers and those of its requests alone, for a person; nothing: all is well.

@@ -11,7 +11,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SamplingParams, temperature, top_k, top_p, mi
 namespace tutti::exactness {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, prompt, max_tokens, choices, sampling, stop_ids, max_drafts, use_prefix_cache,
-                                   cache_salt, boundaries, priority, life, arrives, aborts, stops)
+                                   cache_salt, boundaries, priority, brackets, life, arrives, aborts, stops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Setting, subject, isa, threads, blocks, slots, snapshots, draft_slots, rows, cap,
                                    max_model_len, prefix_caching, snapshot_every, drafts, adapt_drafts, fails_at, disk,
                                    disk_bytes, lives)

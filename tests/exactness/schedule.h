@@ -22,10 +22,11 @@ struct Job {
   std::string cache_salt;
   std::vector<int> boundaries;
   int64_t priority = 0;
-  int life = 0;     // of the engine: which one it is sent to
-  int arrives = 0;  // at this step of that engine
-  int aborts = -1;  // at this step; -1: never
-  int stops = -1;   // at this step its first choice is told that it has all that its reader wants; -1: never
+  bool brackets = false;  // the answer must be balanced brackets (sample/brackets.h)
+  int life = 0;           // of the engine: which one it is sent to
+  int arrives = 0;        // at this step of that engine
+  int aborts = -1;        // at this step; -1: never
+  int stops = -1;         // at this step its first choice is told that it has all that its reader wants; -1: never
 };
 
 struct Setting {

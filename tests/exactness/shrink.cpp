@@ -48,6 +48,7 @@ std::vector<Change> job_changes(size_t j) {
       [j](Schedule& s) { s.jobs[j].max_drafts = 0; },
       [j](Schedule& s) { s.jobs[j].stop_ids.clear(); },
       [j](Schedule& s) { s.jobs[j].sampling = {.temperature = 0}; },
+      [j](Schedule& s) { s.jobs[j].brackets = false; },
       [j](Schedule& s) { s.jobs[j].sampling.logprobs = false; },
       [j](Schedule& s) { s.jobs[j].sampling.prompt_logprobs = -1; },
       [j](Schedule& s) { s.jobs[j].sampling.bad_words.clear(); },

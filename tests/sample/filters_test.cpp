@@ -76,9 +76,9 @@ float tenths(int low, int high) {
 TEST(FilterTable, OrderIsTheContract) {
   std::vector<std::string_view> names;
   for (const Filter& f : filters()) names.push_back(f.name);
-  EXPECT_EQ(names,
-            (std::vector<std::string_view>{"logit_bias", "repetition_penalty", "presence_frequency", "allowed",
-                                           "bad_words", "min_tokens", "temperature", "top_k", "top_p", "min_p"}));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"logit_bias", "repetition_penalty", "presence_frequency", "allowed",
+                                                  "constraint", "bad_words", "min_tokens", "temperature", "top_k",
+                                                  "top_p", "min_p"}));
 }
 
 TEST(FilterTable, NothingIsActiveAtNeutralValues) {
