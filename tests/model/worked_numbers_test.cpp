@@ -65,14 +65,15 @@ std::string config_of(const json& c) {
   return text.dump();
 }
 
-std::unique_ptr<Made> make(const json& model) {
+// with_head: also the multi-token-prediction head.
+std::unique_ptr<Made> make(const json& model, bool with_head = false) {
   auto made = std::make_unique<Made>();
   made->config = config_of(model["config"]);
   json header = json::object();
   std::string data;
   for (const auto& t : model["tensors"]) {
     const std::string name = t["name"];
-    if (name.starts_with("mtp.")) continue;
+    if (name.starts_with("mtp.") && !with_head) continue;
     int64_t n = 1;
     for (const int64_t d : t["shape"]) n *= d;
     auto& values = made->values[name];
@@ -195,6 +196,40 @@ TEST_P(DenseNumbers, ThreeAxesOfPositions) {
   expect_near(feed(session, 0, ids(m["ids"]), 0, 1).back(), logits_of(m["final_hidden_last_token"]), "last");
   session.positions.assign(3, m["next_position"].get<int32_t>());
   expect_near(session.step({{0, {m["next_token"].get<int32_t>()}}}).back(), logits_of(m["final_hidden_next"]), "next");
+}
+
+TEST_P(DenseNumbers, TheDraftHeadsChain) {
+  const json& m = w_["mtp"];
+  const auto made = make(w_, true);
+  model::LoadOptions options;
+  options.numerics = mode_.numerics;
+  options.drafts = true;
+  const auto model = model::load(made->checkpoint, options);
+  ASSERT_TRUE(model->info().drafts) << model->info().no_drafts;
+  Session session(model, mode_, 1, 64);
+  const auto prompt = ids(w_["prompt"]);
+  const auto logits = feed(session, 0, prompt, 0, 1);
+  const int32_t sampled = m["sampled_next_token"];
+  EXPECT_EQ(argmax(logits.back()), sampled);
+  auto inputs = std::vector<int32_t>(prompt.begin() + 1, prompt.end());
+  inputs.push_back(sampled);
+  EXPECT_EQ(inputs, ids(m["draft_inputs"]));
+
+  const auto first = session.draft(0, 0, inputs, session.last_hidden);
+  const std::vector<float> last(first.second.end() - model->info().hidden, first.second.end());
+  expect_near(last, m["mtp_hidden_last"], "hidden of the first guess");
+  expect_near(first.first.back(), m["draft1_logits_first8"], "logits of the first guess");
+  EXPECT_EQ(argmax(first.first.back()), m["draft1"]);
+
+  const json& step = m["step2"];
+  const auto second = session.draft(0, step["position"], {step["token"].get<int32_t>()}, last);
+  expect_near(second.second, step["mtp_hidden"], "hidden of the second guess");
+  EXPECT_EQ(argmax(second.first.back()), step["draft2"]);
+
+  // The block that verifies them.
+  const json& block = m["target_argmax_on_verify_block"];
+  const auto verified = session.step({{0, {sampled, m["draft1"], step["draft2"]}, 3}});
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(argmax(verified[i]), block[i]) << i;
 }
 
 TEST_P(WorkedNumbers, TheKernelsRefuseHeadsThatAreTooNarrow) {
