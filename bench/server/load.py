@@ -58,7 +58,7 @@ async def client(index, args, host, port, firsts, gaps):
                 "max_tokens": args.tokens, "temperature": 0, "stream": True, "stream_options": {"include_usage": True},
                 "ignore_eos": True}
         if args.prompt_words:
-            body["messages"][0]["content"] += " " + " ".join("word%d" % ((index * 31 + n * 7 + i) % 997) for i in range(args.prompt_words))
+            body["messages"][0]["content"] += " " + " ".join("word%d" % ((args.seed * 101 + index * 31 + n * 7 + i) % 997) for i in range(args.prompt_words))
         first, tokens = await stream_once(host, port, body, gaps)
         firsts.append(first if first is not None else float("nan"))
         total += tokens
@@ -91,6 +91,7 @@ def main():
     p.add_argument("--requests", type=int, default=4)
     p.add_argument("--tokens", type=int, default=200)
     p.add_argument("--prompt-words", type=int, default=0)
+    p.add_argument("--seed", type=int, default=0, help="another one gives other words: prompts that no cache has")
     args = p.parse_args()
     print(machine())
     for clients in args.clients:

@@ -42,14 +42,20 @@ Scheduler::~Scheduler() = default;
 
 namespace {
 
+// A snapshot so few tokens behind another would cost more, in memory to be touched, than it saves.
+constexpr int kNearTokens = 10;
+
 // The end of the first message (system and tools), the ends of the last ones, and the last position that a repetition
-// can go on from.
+// can go on from; of those near each other the first, which serves whoever could use the others.
 std::vector<int> prompt_snapshots(const Request& request, int most) {
   const int last = static_cast<int>(request.prompt.size()) - 1;
   std::vector<int> all;
-  for (const int position : request.boundaries)
-    if (position > 0 && position < last) all.push_back(position);
-  if (last > 0) all.push_back(last);
+  const auto add = [&](int position) {
+    if (position > 0 && position <= last && (all.empty() || position > all.back() + kNearTokens))
+      all.push_back(position);
+  };
+  for (const int position : request.boundaries) add(position);
+  add(last);
   if (static_cast<int>(all.size()) > most) all.erase(all.begin() + 1, all.end() - (most - 1));
   return all;
 }

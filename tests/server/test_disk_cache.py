@@ -7,7 +7,7 @@ import threading
 import unittest
 
 from serving import TUTTI, serving
-from test_cache import SYSTEM, cached, chat, key
+from test_cache import NEAR, SYSTEM, cached, chat, key
 
 KILLS = int(os.environ.get("TUTTI_KILLS", "12"))
 
@@ -53,7 +53,7 @@ class DiskCache(unittest.TestCase):
         for flags in ((), ("--num-speculative-tokens", "3"), ("--threads", "1")):
             with self.serving(*flags) as server:
                 hit, prompt = self.check(server, 0)
-                self.assertEqual(hit, prompt - 1)
+                self.assertGreaterEqual(hit, prompt - NEAR)
                 self.assertGreater(metric(server, "read_total"), 0)
                 # Another conversation goes on from what it shares with the first: the end of its system message.
                 self.assertGreater(self.check(server, 1)[0], 500)
@@ -65,7 +65,7 @@ class DiskCache(unittest.TestCase):
             self.assertEqual(cached(chat(server, messages(0))), 0)
         with self.serving() as server:
             hit, prompt = self.check(server, 0)
-            self.assertEqual(hit, prompt - 1)
+            self.assertGreaterEqual(hit, prompt - NEAR)
             self.assertEqual(metric(server, "bad_total"), 0)
 
     def test_what_the_memory_gives_up_comes_back(self):
@@ -83,7 +83,7 @@ class DiskCache(unittest.TestCase):
                     self.check(server, i)
         with self.serving() as server:
             hit, prompt = self.check(server, 3)
-            self.assertEqual(hit, prompt - 1)
+            self.assertGreaterEqual(hit, prompt - NEAR)
             self.assertEqual(metric(server, "bad_total"), 0)
 
     def test_damaged_files_are_computed_again(self):
@@ -104,7 +104,7 @@ class DiskCache(unittest.TestCase):
         for _ in range(8):
             with self.serving() as server:
                 hit, prompt = self.check(server, 0)
-        self.assertEqual(hit, prompt - 1)
+        self.assertGreaterEqual(hit, prompt - NEAR)
 
     def test_a_folder_that_vanishes_is_no_trouble(self):
         with self.serving() as server:
