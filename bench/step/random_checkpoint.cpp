@@ -20,7 +20,7 @@ constexpr const char* kConfig = R"({
   "text_config": {
     "model_type": "qwen3_5_text", "vocab_size": 248320, "hidden_size": 1024, "intermediate_size": 3584,
     "num_hidden_layers": 24, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256,
-    "linear_num_key_heads": 16, "linear_num_value_heads": 16, "max_position_embeddings": 262144,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 16, "max_position_embeddings": 262144, "mtp_num_hidden_layers": 1,
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25,
                         "mrope_section": [11, 11, 10], "mrope_interleaved": true}
   }})";
@@ -67,7 +67,8 @@ void add_vector(std::vector<Entry>& entries, const weights::TensorSpec& spec, co
 std::vector<Entry> entries_of(const std::vector<weights::TensorSpec>& specs) {
   std::vector<Entry> entries;
   for (const auto& spec : specs) {
-    const std::string module = "language_model.model." + spec.module;
+    const bool draft = spec.module.starts_with("mtp.");
+    const std::string module = (draft ? "language_model." : "language_model.model.") + spec.module;
     if (spec.kind == weights::Kind::linear)
       add_linear(entries, module, spec.shape[0], spec.shape[1]);
     else
@@ -106,7 +107,10 @@ void fill(const Entry& e, std::byte* to, Xorshift& random) {
 std::unique_ptr<RandomCheckpoint> make_random_checkpoint() {
   auto made = std::make_unique<RandomCheckpoint>();
   made->config = kConfig;
-  const auto entries = entries_of(model::qwen3_5_tensors(model::parse_config(made->config, "random 0.8B")));
+  const auto config = model::parse_config(made->config, "random 0.8B");
+  auto specs = model::qwen3_5_tensors(config);
+  for (auto& spec : model::qwen3_5_draft_tensors(config)) specs.push_back(std::move(spec));
+  const auto entries = entries_of(specs);
   const std::string header = header_of(entries);
   int64_t bytes = 8 + static_cast<int64_t>(header.size());
   for (const auto& e : entries) bytes += e.bytes;

@@ -1,5 +1,6 @@
-// Times whole steps of a model: decoding with 1 and 8 rows and a prompt of 512 tokens, beside the memory-read roof of
-// the same run. Without an argument the model has random weights in the 0.8B shape; with one, it is the folder named.
+// Times whole steps of a model: decoding with 1 to 8 rows, a prompt of 512 tokens, and rounds of speculation, beside
+// the memory-read roof of the same run. Without an argument the model has random weights in the 0.8B shape; with one,
+// it is the folder named.
 //
 //   bench_step [MODEL_FOLDER] [--threads N]
 //   bench_step --write FOLDER --tokenizer MODEL_FOLDER: only writes those random weights as a folder to be served
@@ -13,6 +14,7 @@
 
 #include "cache/cache_store.h"
 #include "model/model.h"
+#include "run/shortlist.h"
 #include "step/random_checkpoint.h"
 
 namespace tutti::bench {
@@ -45,17 +47,51 @@ double read_roof(ThreadPool& pool) {
   return static_cast<double>(kBytes) / best;
 }
 
+constexpr int kMostDrafts = 3;
+
 class Driver {
  public:
   Driver(std::shared_ptr<const model::Model> model, ThreadPool& pool, int rows, int max_tokens)
       : model_(std::move(model)),
         pool_(pool),
         blocks_((max_tokens + cache::kBlockTokens - 1) / cache::kBlockTokens),
-        store_(cache::make_store(model_->cache_specs(), rows * blocks_, rows, {})) {}
+        store_(cache::make_store(model_->cache_specs(), rows * blocks_, rows * (1 + kMostDrafts), {})) {}
 
   // n tokens for each of `rows` sequences at position `first`; the last of each wants logits.
   void step(int rows, int first, int n) {
-    ops::StepContext context;
+    const auto context = make_step(rows, first, n);
+    auto out = model_->forward(context, *store_);
+    ops::mx::eval(out.logits);
+  }
+
+  // A round of speculation: every row verifies k guesses, with the states between them kept, and the head guesses k
+  // more, of the tokens of a shortlist.
+  void round(int rows, int first, int k) {
+    const auto verify = make_step(rows, first, 1 + k);
+    ops::StepBatch& b = verify->batch;
+    b.logits_of.resize(static_cast<size_t>(b.T()));
+    std::iota(b.logits_of.begin(), b.logits_of.end(), 0);
+    for (int r = 0; r < rows; ++r)
+      for (int i = 0; i < k; ++i) b.emits.push_back({b.row_begin[r] + i, 8 + r * kMostDrafts + i});
+    auto out = model_->forward(verify, *store_);
+    ops::mx::eval(out.logits, *out.hidden);
+    run::Shortlist shortlist(model_->info().vocab);
+    for (int i = 0; i < k; ++i) {
+      const auto pass = make_step(rows, first + i, 1);
+      pass->head_ranges = shortlist.ranges();
+      const int H = model_->info().hidden;
+      const ops::mx::array hidden(out.hidden->data<float>(), {rows, H}, ops::mx::float32);
+      auto guess = model_->draft(pass, hidden, *store_);
+      ops::mx::eval(guess.logits, *guess.hidden);
+      guesses_ += shortlist.best(guess.logits.data<float>());
+    }
+  }
+  int64_t guesses() const { return guesses_; }
+
+ private:
+  std::shared_ptr<ops::StepContext> make_step(int rows, int first, int n) const {
+    auto made = std::make_shared<ops::StepContext>();
+    ops::StepContext& context = *made;
     ops::StepBatch& b = context.batch;
     b.row_begin = b.block_begin = {0};
     for (int r = 0; r < rows; ++r) {
@@ -74,15 +110,14 @@ class Driver {
     }
     context.pool = &pool_;
     context.table = &kernels::select();
-    auto out = model_->forward(std::make_shared<const ops::StepContext>(std::move(context)), *store_);
-    ops::mx::eval(out.logits);
+    return made;
   }
 
- private:
   std::shared_ptr<const model::Model> model_;
   ThreadPool& pool_;
   int blocks_;
   std::unique_ptr<cache::CacheStore> store_;
+  int64_t guesses_ = 0;  // so that none is optimised away
 };
 
 struct Times {
@@ -112,6 +147,32 @@ void report_decode(Driver& driver, const model::Model& model, int rows, double r
       100 * bytes / t.median / roof);
 }
 
+// What speculation would give at an acceptance of so much per guess, from the times of rounds and of plain steps in
+// turn.
+void report_speculation(Driver& driver, int rows, int k) {
+  driver.step(rows, 0, 64);
+  std::vector<double> plain, round;
+  for (int i = 0; i < 24; ++i) {
+    auto begin = Clock::now();
+    driver.step(rows, 64 + i, 1);
+    plain.push_back(seconds_since(begin));
+    begin = Clock::now();
+    driver.round(rows, 64 + i, k);
+    round.push_back(seconds_since(begin));
+  }
+  std::sort(plain.begin(), plain.end());
+  std::sort(round.begin(), round.end());
+  const double ratio = plain[plain.size() / 2] / round[round.size() / 2];
+  fmt::print("{} guess{} a row, {} row{}: {:.2f} ms a round, plain {:.2f} ms;", k, k > 1 ? "es" : "", rows,
+             rows > 1 ? "s" : "", round[round.size() / 2] * 1e3, plain[plain.size() / 2] * 1e3);
+  for (const double accepted : {0.0, 0.6, 0.8, 0.9, 1.0}) {
+    double tokens = 1, all = 1;
+    for (int i = 0; i < k; ++i) tokens += all *= accepted;
+    fmt::print("  {:.2f} x at {:.1f}", tokens * ratio, accepted);
+  }
+  fmt::print("\n");
+}
+
 void report_prompt(Driver& driver, int tokens) {
   std::vector<double> times;
   for (int i = 0; i < 4; ++i) {
@@ -133,6 +194,7 @@ int run(const std::string& folder, int threads) {
   if (folder.empty()) random = make_random_checkpoint();
   model::LoadOptions options;
   options.pool = &pool;
+  options.drafts = true;
   const auto begin = Clock::now();
   const auto model = model::load(random ? random->checkpoint : weights::Checkpoint::open(folder), options);
   fmt::print("{}: {}, {:.1f} MB packed in {:.2f} s\n", model->info().name, model->info().format,
@@ -141,6 +203,9 @@ int run(const std::string& folder, int threads) {
   Driver driver(model, pool, 8, 576);
   for (const int rows : {1, 2, 4, 8}) report_decode(driver, *model, rows, roof);
   report_prompt(driver, 512);
+  if (!model->info().drafts) return 0;
+  for (const int rows : {1, 8})
+    for (const int k : {1, 3}) report_speculation(driver, rows, k);
   return 0;
 }
 

@@ -8,6 +8,16 @@
 namespace tutti::ops::cpu {
 namespace {
 
+// Cut so that every thread has some; single panels are as they are.
+std::vector<Tile> tiles_of(const std::vector<PanelRange>& ranges, int rows) {
+  constexpr int kPanelsPerTile = 32;
+  std::vector<Tile> tiles;
+  for (const PanelRange& range : ranges)
+    for (int panel = range.begin; panel < range.end; panel += kPanelsPerTile)
+      tiles.push_back({0, 0, rows, panel, std::min(range.end, panel + kPanelsPerTile)});
+  return tiles;
+}
+
 // The rows that want logits → final norm → product; ids that don't exist become -inf.
 void run_head(const StepContext& step, const HeadWeights& w, const float* x, float* out, Scratch& scratch) {
   const kernels::Matrix& m = matrix_of(*w.head);
@@ -20,8 +30,9 @@ void run_head(const StepContext& step, const HeadWeights& w, const float* x, flo
 
   const Product product{.w = &m, .in = in.of(m), .M = L, .y = out, .y_stride = V};
   const Tiling tiling({&product, 1}, thread_count(step));
-  run_tiles(step, tiling.count(), [&](int index, int) {
-    const Tile tile = tiling.at(index);
+  const std::vector<Tile> chosen = tiles_of(step.head_ranges, L);
+  run_tiles(step, chosen.empty() ? tiling.count() : static_cast<int>(chosen.size()), [&](int index, int) {
+    const Tile tile = chosen.empty() ? tiling.at(index) : chosen[static_cast<size_t>(index)];
     multiply(*step.table, product, tile);
     const int begin = std::max(tile.col_begin(), w.vocab), end = std::min(V, tile.panel_end * kernels::kPanel);
     for (int row = tile.row_begin; begin < end && row < tile.row_end; ++row) {

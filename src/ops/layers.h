@@ -25,6 +25,11 @@
 namespace tutti::ops {
 
 // What every op of a step shares. Lives until the step's arrays are evaluated (held by the nodes).
+// Rows of a matrix, in panels of 16.
+struct PanelRange {
+  int begin = 0, end = 0;
+};
+
 struct StepContext {
   StepBatch batch;
   Numerics numerics;
@@ -33,6 +38,8 @@ struct StepContext {
   // For tests of the error boundary: called with the op's name at the start of every CPU node, before it writes
   // anything.
   std::function<void(const char* op)> before_node;
+  // Ascending. The CPU head computes the logits of these ids only and leaves the others undefined; empty: all.
+  std::vector<PanelRange> head_ranges;
 };
 using Step = std::shared_ptr<const StepContext>;
 

@@ -117,13 +117,20 @@ void Drafter::remember(const Step& step) {
 void Drafter::run(const Step& step, std::vector<RowResult>& results) {
   std::vector<Row> rows = begin_rows(step, results);
   remember(step);
+  if (!shortlist_.all()) choose_tokens(step, rows);
   while (!rows.empty()) advance(step, rows, results);
+}
+
+void Drafter::choose_tokens(const Step& step, const std::vector<Row>& rows) {
+  shortlist_.clear();
+  for (const Row& row : rows)
+    if (row.wanted > 0) shortlist_.add(step.scheduler.find(step.plan.rows[row.index].sequence)->tokens);
 }
 
 // One pass: each row's entries are written; of the rows that want guesses, the last entry gives one and is followed by
 // the next pass's only entry.
 void Drafter::advance(const Step& step, std::vector<Row>& rows, std::vector<RowResult>& results) {
-  const int H = model_.info().hidden, V = model_.info().logits, vocab = model_.info().vocab;
+  const int H = model_.info().hidden, V = model_.info().logits;
   ops::StepBatch batch;
   std::vector<float> hidden;
   batch.row_begin = batch.block_begin = {0};
@@ -144,7 +151,8 @@ void Drafter::advance(const Step& step, std::vector<Row>& rows, std::vector<RowR
   for (int axis = 1; axis < 3; ++axis)  // text: the same on all three axes
     for (size_t t = 0; t < T; ++t) batch.positions.push_back(batch.positions[t]);
 
-  const ops::Step pass = step.make_step(std::move(batch));
+  const auto pass = step.make_step(std::move(batch));
+  pass->head_ranges = shortlist_.ranges();
   const mx::array in(hidden.begin(), {static_cast<int>(T), H}, mx::float32);
   const model::ForwardOutput out = model_.draft(pass, in, step.store);
   std::vector<mx::array> outputs = step.store.pending();
@@ -157,7 +165,7 @@ void Drafter::advance(const Step& step, std::vector<Row>& rows, std::vector<RowR
   for (size_t r = 0; r < rows.size(); ++r) {
     if (rows[r].wanted == 0) continue;
     const float* logits = out.logits.data<float>() + int64_t{line++} * V;
-    const auto guess = static_cast<TokenId>(std::max_element(logits, logits + vocab) - logits);
+    const TokenId guess = shortlist_.best(logits);
     results[rows[r].index].drafts.push_back(guess);
     const int last = pass->batch.row_begin[r + 1] - 1;
     const int position = rows[r].entries.end();

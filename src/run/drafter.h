@@ -11,6 +11,7 @@
 #include "cache/cache_store.h"
 #include "cache/manager.h"
 #include "model/model.h"
+#include "run/shortlist.h"
 #include "schedule/plan.h"
 #include "schedule/scheduler.h"
 
@@ -20,7 +21,7 @@ struct RowResult;
 
 class Drafter {
  public:
-  explicit Drafter(const model::Model& model) : model_(model) {}
+  explicit Drafter(const model::Model& model) : model_(model), shortlist_(model.info().vocab) {}
 
   // The hidden vectors that go with the copied slots.
   void copy(std::span<const cache::Copy> copies);
@@ -35,7 +36,8 @@ class Drafter {
     const ops::mx::array& hidden;  // [T, H] what it made of each token, evaluated
     const cache::CacheManager& caches;
     cache::CacheStore& store;
-    const std::function<ops::Step(ops::StepBatch)>& make_step;
+    const schedule::Scheduler& scheduler;
+    const std::function<std::shared_ptr<ops::StepContext>(ops::StepBatch)>& make_step;
   };
   // After sampling: the head guesses for the rows that want it. What it has to catch up with of the others is kept
   // until they do, or it has become much.
@@ -59,9 +61,11 @@ class Drafter {
   void append(Entries& pending, Entries&& fresh) const;
   std::vector<Row> begin_rows(const Step& step, const std::vector<RowResult>& results);
   void remember(const Step& step);
+  void choose_tokens(const Step& step, const std::vector<Row>& rows);
   void advance(const Step& step, std::vector<Row>& rows, std::vector<RowResult>& results);
 
   const model::Model& model_;
+  Shortlist shortlist_;
   std::unordered_map<int32_t, std::vector<float>> hidden_;  // by slot: of the last token that its state has seen
   std::unordered_map<SequenceId, Entries> pending_;         // what the head has not run yet
 };

@@ -100,7 +100,7 @@ ops::StepBatch Runner::assemble(const StepPlan& plan, const schedule::Scheduler&
   return batch;
 }
 
-ops::Step Runner::make_step(ops::StepBatch batch) const {
+std::shared_ptr<ops::StepContext> Runner::make_step(ops::StepBatch batch) const {
   auto step = std::make_shared<ops::StepContext>();
   step->batch = std::move(batch);
   step->numerics = numerics_;
@@ -132,7 +132,7 @@ std::vector<RowResult> Runner::run(const StepPlan& plan, const schedule::Schedul
   std::vector<RowResult> results = sample_rows(plan, scheduler, L > 0 ? logits.data<float>() : nullptr);  // 5 sample
   if (follows) {
     const auto make = [this](ops::StepBatch batch) { return make_step(std::move(batch)); };
-    drafter_->run({plan, step->batch, *out.hidden, caches, *store_, make}, results);
+    drafter_->run({plan, step->batch, *out.hidden, caches, *store_, scheduler, make}, results);
   }
   // Only now, when nothing can throw any more: a step that throws has changed no row state.
   for (const RowResult& result : results) {

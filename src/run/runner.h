@@ -52,7 +52,7 @@ class Runner {
 
  private:
   size_t hidden_bytes(const cache::EntryName& entry) const;  // of the draft head's vector
-  ops::Step make_step(ops::StepBatch batch) const;
+  std::shared_ptr<ops::StepContext> make_step(ops::StepBatch batch) const;
   ops::StepBatch assemble(const schedule::StepPlan& plan, const schedule::Scheduler& scheduler,
                           const cache::CacheManager& caches) const;
 

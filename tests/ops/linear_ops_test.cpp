@@ -155,6 +155,31 @@ TEST(Head, BodiesAgreeAndIdsThatDontExistAreMinusInfinity) {
   }
 }
 
+// Chosen panels only: what they hold is what the whole head gives, bit for bit.
+TEST(Head, SomePanelsOnly) {
+  Random random(9);
+  for (const auto& format : formats()) {
+    const auto w = random_weight(random, format, 2000, kH);
+    const auto norm = random_vector(random, kH, 0.2f, 1);
+    const ops::HeadWeights head{norm, &w.packed, 1990};
+    auto batch = batch_of({{0, 3}}, random);
+    batch.logits_of = {0, 2};
+    const auto x = random_x(random, 3, kH);
+    auto all = ops::head(x, step_of(batch), head);
+    auto some_step = std::make_shared<ops::StepContext>(*step_of(batch));
+    some_step->head_ranges = {{0, 1}, {3, 80}, {124, 125}};
+    auto some = ops::head(x, some_step, head);
+    mx::eval(all, some);
+    for (int row = 0; row < 2; ++row)
+      for (const ops::PanelRange& range : some_step->head_ranges)
+        EXPECT_EQ(std::memcmp(all.data<float>() + row * 2000 + range.begin * 16,
+                              some.data<float>() + row * 2000 + range.begin * 16,
+                              sizeof(float) * 16 * static_cast<size_t>(range.end - range.begin)),
+                  0)
+            << row << " " << range.begin;
+  }
+}
+
 TEST(Head, NoRowsWanted) {
   Random random(8);
   const auto w = random_weight(random, formats()[1], 100, kH);
