@@ -102,4 +102,19 @@ weights::QuantizationConfig parse_quantization(const json& wrapper, const json& 
   return chosen == nullptr ? weights::QuantizationConfig{} : QuantizationReader(problems).read(*chosen);
 }
 
+std::map<std::string, std::optional<quant::AffineSpec>> parse_draft_quantization(
+    const std::string& config_json, const std::vector<std::string>& modules) {
+  const json config = json::parse(config_json, nullptr, false);
+  if (!config.is_object()) return {};
+  Problems problems;
+  const weights::QuantizationConfig read = parse_quantization(config, json::object(), problems);
+  if (problems.count() > 0) return {};
+  std::map<std::string, std::optional<quant::AffineSpec>> specs;
+  for (const std::string& module : modules) {
+    const auto own = read.overrides.find(module.substr(module.find('.') + 1));  // bare names there
+    specs[module] = own != read.overrides.end() ? own->second : read.by_default;
+  }
+  return specs;
+}
+
 }  // namespace tutti::model

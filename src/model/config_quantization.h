@@ -13,4 +13,9 @@ namespace tutti::model {
 weights::QuantizationConfig parse_quantization(const nlohmann::json& wrapper, const nlohmann::json& text,
                                                weights::Problems& problems);
 
+// The quantisation of a multi-token-prediction head by its own configuration: an entry for each of `modules`
+// ("mtp.fc", …). Nothing when it can't be read: then the body's rule holds, and what doesn't fit it is refused there.
+std::map<std::string, std::optional<quant::AffineSpec>> parse_draft_quantization(
+    const std::string& config_json, const std::vector<std::string>& modules);
+
 }  // namespace tutti::model

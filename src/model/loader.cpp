@@ -106,7 +106,10 @@ ops::Vector Loader::vector(const std::string& module) {
 ops::Vector Loader::norm(const std::string& module) {
   auto values = table_.vector(module);
   const int n = static_cast<int>(values.size());
-  if (table_.checkpoint().norm_convention() == weights::NormConvention::zero_centred) {
+  const weights::Checkpoint& checkpoint = table_.checkpoint();
+  const auto convention =
+      module.starts_with("mtp.") ? checkpoint.draft_norm_convention() : checkpoint.norm_convention();
+  if (convention == weights::NormConvention::zero_centred) {
     for (float& v : values) v = 1.0f + v;
   }
   bytes_ += n * static_cast<int64_t>(sizeof(float));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "model/config_quantization.h"
 #include "model/loader.h"
 #include "model/rope_table.h"
 
@@ -234,6 +235,12 @@ Qwen35::Qwen35(std::shared_ptr<const weights::Checkpoint> checkpoint, Config con
   auto specs = qwen3_5_tensors(config_);
   const auto draft_specs = options.drafts ? qwen3_5_draft_tensors(config_) : std::vector<TensorSpec>{};
   specs.insert(specs.end(), draft_specs.begin(), draft_specs.end());
+  if (checkpoint->draft_config_json()) {
+    std::vector<std::string> modules;
+    for (const TensorSpec& spec : draft_specs) modules.push_back(spec.module);
+    for (const auto& [module, spec] : parse_draft_quantization(*checkpoint->draft_config_json(), modules))
+      config_.quantization.overrides[module] = spec;
+  }
   const weights::TensorTable table(checkpoint, specs, config_.quantization, options.ignore_unused_tensors);
   Loader loader(table, options);
   embedding_ = loader.weight("embed_tokens");

@@ -10,21 +10,25 @@
 #include "weights/names.h"
 #include "weights/problems.h"
 #include "weights/safetensors.h"
+#include "weights/values.h"
 
 namespace tutti::weights {
 namespace {
 
 constexpr std::string_view kIndex = "model.safetensors.index.json";
-constexpr std::string_view kDraftFile = "model-mtp.safetensors";  // a head beside the model, with names of its own
+// A multi-token-prediction head beside the model, maybe with bare names; the first that is there.
+constexpr std::string_view kDraftFiles[] = {"model-mtp.safetensors", kDraftFolderFiles[0], kDraftFolderFiles[1]};
+constexpr std::string_view kDraftConfig = kDraftFolderFiles[2];
 constexpr std::string_view kExtension = ".safetensors";
 
 struct Contents {
   std::string label;
   std::unique_ptr<FileSource> source;
   std::string config_json;
+  std::optional<std::string> draft_config_json;
   std::map<std::string, Tensor> tensors;
   int vision = 0, mtp = 0;
-  NormConvention norms = NormConvention::zero_centred;
+  NormConvention norms = NormConvention::zero_centred, draft_norms = NormConvention::zero_centred;
 };
 
 class FileCheckpoint final : public Checkpoint {
@@ -33,6 +37,7 @@ class FileCheckpoint final : public Checkpoint {
 
   const std::string& label() const override { return c_.label; }
   const std::string& config_json() const override { return c_.config_json; }
+  const std::optional<std::string>& draft_config_json() const override { return c_.draft_config_json; }
   std::optional<std::string> text_file(const std::string& name) const override {
     TUTTI_CHECK(is_plain_name(name));
     try {
@@ -49,6 +54,7 @@ class FileCheckpoint final : public Checkpoint {
   int vision_tensors() const override { return c_.vision; }
   int mtp_tensors() const override { return c_.mtp; }
   NormConvention norm_convention() const override { return c_.norms; }
+  NormConvention draft_norm_convention() const override { return c_.draft_norms; }
 
  private:
   Contents c_;
@@ -65,10 +71,11 @@ class Reader {
     } else {
       list_files();
     }
-    if (has_file(kDraftFile) && std::ranges::find(files_, kDraftFile) == files_.end()) files_.emplace_back(kDraftFile);
+    choose_draft_file();
     for (const std::string& file : files_) read_file(file);
     check_index_was_met();
     decide_norm_convention();
+    decide_draft_norm_convention();
     problems_.raise(c_.label);
     if (c_.vision > 0) log::debug("{}: {} vision tensors are skipped: this build serves text", c_.label, c_.vision);
     return std::make_shared<FileCheckpoint>(std::move(c_));
@@ -78,6 +85,16 @@ class Reader {
   bool has_file(std::string_view name) const {
     const std::vector<std::string> names = c_.source->names();
     return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+  void choose_draft_file() {
+    for (const std::string_view file : kDraftFiles) {
+      if (!has_file(file)) continue;
+      draft_file_ = file;
+      if (std::ranges::find(files_, draft_file_) == files_.end()) files_.push_back(draft_file_);
+      if (draft_file_.starts_with("mtp/")) c_.draft_config_json = read_text(*c_.source, std::string(kDraftConfig));
+      return;
+    }
   }
 
   void read_config() {
@@ -152,7 +169,10 @@ class Reader {
     const size_t before = problems_.count();
     SafetensorsFile content = read_safetensors(bytes, printable(file), problems_);
     if (problems_.count() > before) absent_.insert(file);  // its own lines say what is wrong with it
-    formats_.insert(content.format);
+    if (file == draft_file_)
+      draft_format_ = content.format;
+    else
+      formats_.insert(content.format);
     for (SafetensorsEntry& entry : content.entries) add(file, std::move(entry));
   }
 
@@ -162,7 +182,7 @@ class Reader {
       met_.insert(entry.name);
     }
     CanonicalName name = canonical_name(entry.name);
-    if (file == kDraftFile && name.part != Part::mtp) name = {Part::mtp, "mtp." + name.name};  // bare names
+    if (file == draft_file_ && name.part != Part::mtp) name = {Part::mtp, "mtp." + name.name};  // bare names
     if (name.part == Part::vision) ++c_.vision;
     if (name.part == Part::mtp) ++c_.mtp;
     if (name.part == Part::vision || name.part == Part::ignored) return;
@@ -214,9 +234,33 @@ class Reader {
     }
   }
 
+  // A head may come from elsewhere than the body: in Hugging Face's layout its norms are as the body's; in a file that
+  // says it was converted they are gammas; else only their values tell, and they are far apart: around 0, or around 1.
+  void decide_draft_norm_convention() {
+    c_.draft_norms = c_.norms;
+    if (draft_file_.empty() && c_.norms == NormConvention::zero_centred) return;
+    if (!draft_file_.empty() && draft_format_ == "mlx") {
+      c_.draft_norms = NormConvention::gamma;
+      return;
+    }
+    double sum = 0;
+    int64_t count = 0;
+    for (const auto& [name, tensor] : c_.tensors) {
+      if (!name.starts_with("mtp.") || name.find("norm") == std::string::npos || !is_float(tensor.dtype)) continue;
+      for (const float w : to_float(tensor)) sum += w;
+      count += tensor.size();
+    }
+    if (count == 0) return;
+    const double mean = sum / static_cast<double>(count);
+    c_.draft_norms = mean < 0.5 ? NormConvention::zero_centred : NormConvention::gamma;
+    log::info("{}: the norms of the multi-token-prediction head average {:.3f}: taken as {}", c_.label, mean,
+              mean < 0.5 ? "w of 1 + w" : "gamma");
+  }
+
   Contents c_;
   Problems problems_;
   std::vector<std::string> files_;
+  std::string draft_file_, draft_format_;
   std::map<std::string, std::string> weight_map_;  // stored tensor name → file; empty without an index
   std::set<std::string> absent_;                   // files that can't be read or are faulty
   std::set<std::string> met_;                      // tensors of the index that were found

@@ -58,6 +58,8 @@ class Checkpoint {
 
   virtual const std::string& label() const = 0;        // for messages and logs
   virtual const std::string& config_json() const = 0;  // config.json
+  // Of a multi-token-prediction head in a folder of its own, if it has one.
+  virtual const std::optional<std::string>& draft_config_json() const = 0;
   virtual std::optional<std::string> text_file(
       const std::string& name) const = 0;                         // tokenizer.json, chat_template.jinja, …
   virtual const Tensor* find(const std::string& name) const = 0;  // text-body tensors only
@@ -65,7 +67,8 @@ class Checkpoint {
   virtual const std::map<std::string, Tensor>& tensors() const = 0;
   virtual int vision_tensors() const = 0;  // recognised and skipped
   virtual int mtp_tensors() const = 0;
-  virtual NormConvention norm_convention() const = 0;
+  virtual NormConvention norm_convention() const = 0;        // of the body
+  virtual NormConvention draft_norm_convention() const = 0;  // of the multi-token-prediction head
 };
 
 }  // namespace tutti::weights

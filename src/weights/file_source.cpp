@@ -27,6 +27,8 @@ class FolderSource final : public FileSource {
       names_.push_back(it->path().filename().string());
     }
     if (error) throw LoadError(where + ": can't be listed: " + error.message());
+    for (const std::string_view name : kDraftFolderFiles)
+      if (fs::exists(folder_ / name, error)) names_.emplace_back(name);
     std::sort(names_.begin(), names_.end());
   }
 

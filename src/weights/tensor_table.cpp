@@ -218,7 +218,7 @@ void TensorTable::check_norm_means() const {
   double sum = 0;
   int64_t count = 0;
   for (const auto& [module, stored] : modules_) {
-    if (!module.ends_with(".input_layernorm") || !stored.matrices.empty()) continue;
+    if (module.starts_with("mtp.") || !module.ends_with(".input_layernorm") || !stored.matrices.empty()) continue;
     for (const float w : to_float(*stored.weight)) sum += w + shift;
     count += stored.weight->size();
   }

@@ -52,11 +52,13 @@ TEST_P(GoldenDraft, LogitsAreThoseOfTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, GoldenDraft,
-                         ::testing::Combine(::testing::Values("dense", "moe", "realdims"),
+                         ::testing::Combine(::testing::Values("dense", "moe", "realdims",
+                                                              "quant/dense-vlm-affine4-g32"),
                                             ::testing::Values(ops::Body::cpu, ops::Body::graph)),
                          [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) +
-                                  (std::get<1>(info.param) == ops::Body::cpu ? "_cpu" : "_graph");
+                           std::string name = std::get<0>(info.param);
+                           std::ranges::replace_if(name, [](char c) { return std::isalnum(c) == 0; }, '_');
+                           return name + (std::get<1>(info.param) == ops::Body::cpu ? "_cpu" : "_graph");
                          });
 
 TEST(Draft, EntriesInPiecesAreThoseInOnePass) {

@@ -80,6 +80,26 @@ def move_head(tensors, folder):
     write_tensors(os.path.join(folder, "model-mtp.safetensors"), head)
 
 
+def move_converted_head(tensors, folder):
+    """The head goes to a folder of its own, its norms as gammas."""
+    head = {}
+    for name in [name for name in tensors if name.startswith("mtp.")]:
+        dtype, shape, data = tensors.pop(name)
+        if "norm" in name:
+            data = b"".join(bf16_bytes(1 + bf16_value(data[i:i + 2])) for i in range(0, len(data), 2))
+        head[name] = dtype, shape, data
+    os.mkdir(os.path.join(folder, "mtp"))
+    write_tensors(os.path.join(folder, "mtp", "weights.safetensors"), head)
+
+
+def bf16_value(data):
+    return struct.unpack("<f", b"\0\0" + data)[0]
+
+
+def bf16_bytes(value):
+    return struct.pack("<f", value)[2:]
+
+
 def drop_head(tensors, folder):
     for name in [name for name in tensors if name.startswith("mtp.")]:
         del tensors[name]
@@ -117,6 +137,12 @@ class Speculation(unittest.TestCase):
 
     def test_a_head_in_a_file_of_its_own(self):
         with changed_canary(move_head) as folder, serving(folder) as server:
+            self.assertGreater(drafts(ask(server, JOBS[0]))[0], 20)
+            self.assertEqual(key(ask(server, JOBS[0])), self.expected[0])
+
+    def test_a_converted_head_in_a_folder_of_its_own(self):
+        with changed_canary(move_converted_head) as folder, serving(folder) as server:
+            self.assertIn("taken as gamma", server.log_text())
             self.assertGreater(drafts(ask(server, JOBS[0]))[0], 20)
             self.assertEqual(key(ask(server, JOBS[0])), self.expected[0])
 

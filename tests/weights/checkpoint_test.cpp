@@ -161,6 +161,24 @@ TEST(NormConventionTest, FollowsTheConvLayout) {
 }
 
 TEST(NormConventionTest, WithoutAConvFollowsTheMetadata) {
+  // The head's own: as the body's in Hugging Face's layout; by its file's word or its values elsewhere.
+  const auto head = [](std::vector<int64_t> taps, const char* file, const char* format, float norm) {
+    return MemoryCheckpoint::of_files(
+               {{"config.json", "{}"},
+                {"model.safetensors", safetensors({conv(0, std::move(taps))})},
+                {file, safetensors({testing::f32_tensor("mtp.norm.weight", {4}, {norm, norm, norm, norm})}, format)}})
+        .open()
+        ->draft_norm_convention();
+  };
+  for (const char* file : {"model-mtp.safetensors", "mtp/weights.safetensors"}) {
+    EXPECT_EQ(head({8, 1, 4}, file, "mlx", 0.1f), NormConvention::gamma);
+    EXPECT_EQ(head({8, 1, 4}, file, "pt", 0.1f), NormConvention::zero_centred);
+    EXPECT_EQ(head({8, 1, 4}, file, "pt", 1.1f), NormConvention::gamma);
+    EXPECT_EQ(head({8, 4, 1}, file, "pt", 0.1f), NormConvention::zero_centred);
+  }
+  EXPECT_EQ(head({8, 1, 4}, "model-2.safetensors", "pt", 1.1f), NormConvention::zero_centred);
+  EXPECT_EQ(head({8, 4, 1}, "model-2.safetensors", "mlx", 1.1f), NormConvention::gamma);
+  EXPECT_EQ(head({8, 4, 1}, "model-2.safetensors", "mlx", 0.1f), NormConvention::zero_centred);  // grafted later
   EXPECT_EQ(MemoryCheckpoint({bf16_tensor("norm.weight", {4})}, "mlx").open()->norm_convention(),
             NormConvention::gamma);
   EXPECT_EQ(MemoryCheckpoint({bf16_tensor("norm.weight", {4})}, "pt").open()->norm_convention(),
