@@ -8,6 +8,7 @@ namespace tutti::engine {
 namespace {
 
 constexpr int kTrialSteps = 6;        // before a level is judged
+constexpr int kMostTrials = 60;       // where hardly a row guesses there is nothing to judge
 constexpr int64_t kRetryEvery = 256;  // steps; then one of the others is tried again
 constexpr int64_t kRetrySteps = 4;
 constexpr double kRate = 0.1;
@@ -41,25 +42,33 @@ DraftPace::Bucket& DraftPace::bucket(int rows) {
   return buckets_[std::min(width, buckets_.size() - 1)];
 }
 
-int DraftPace::choose(int rows) {
+int DraftPace::best_of(const Bucket& bucket) {
+  const Level* best = &bucket.levels.front();
+  for (const Level& level : bucket.levels)
+    if (level.steps > 0 && (best->steps == 0 || level.token_s < best->token_s)) best = &level;
+  return best->drafts;
+}
+
+int DraftPace::choose(int rows, bool beside_prompts) {
   before_ = now_;
   if (max_drafts_ == 0) return now_ = 0;
   Bucket& b = bucket(rows);
+  if (beside_prompts) return now_ = best_of(b);
   const int64_t turn = b.chosen++;
   // Most guesses first: that is what a lone row wants.
   for (auto level = b.levels.rbegin(); level != b.levels.rend(); ++level)
-    if (level->steps < kTrialSteps) return now_ = level->drafts;
+    if (level->steps < kTrialSteps && level->trials++ < kMostTrials) return now_ = level->drafts;
   if (turn % kRetryEvery < kRetrySteps) {
     const auto other = static_cast<size_t>(turn / kRetryEvery) % b.levels.size();
     return now_ = b.levels[other].drafts;
   }
   if (b.levels.size() == 1) return now_ = b.levels.front().drafts;
-  const auto best = std::ranges::min_element(b.levels, {}, &Level::token_s);
-  return now_ = best->drafts;
+  return now_ = best_of(b);
 }
 
-void DraftPace::observe(int rows, int tokens, double seconds) {
+void DraftPace::observe(int rows, int guessed, int tokens, double seconds) {
   if (tokens < 1 || now_ != before_) return;  // a step between two levels says nothing of either
+  if (now_ == 0 ? guessed > 0 : 2 * guessed < rows) return;
   for (Level& level : bucket(rows).levels) {
     if (level.drafts != now_) continue;
     const double token_s = seconds / tokens;

@@ -15,22 +15,26 @@ class DraftPace {
   // The most guesses that one step of up to `rows` rows can hold: so many states between guesses are needed.
   static int most_guesses(int max_drafts, int rows);
 
-  // Guesses per row for the step after next, while so many rows decode.
-  int choose(int rows);
-  // A step of decoding rows alone gave `tokens` tokens in so many seconds; it verified what choose() said before.
-  void observe(int rows, int tokens, double seconds);
+  // Guesses per row for the step after next, while so many rows decode. beside_prompts: what the step takes will not
+  // say anything, so nothing is tried out.
+  int choose(int rows, bool beside_prompts = false);
+  // A step of decoding rows alone, of which `guessed` had guesses to verify, gave `tokens` tokens in so many seconds.
+  // What choose() said before is not always what happened: rows may have given up guessing, or not want it.
+  void observe(int rows, int guessed, int tokens, double seconds);
 
  private:
   struct Level {
     int drafts = 0;
     double token_s = 0;  // running mean
     int steps = 0;       // observed
+    int trials = 0;      // times that it was chosen for want of observations
   };
   struct Bucket {
     std::vector<Level> levels;
     int64_t chosen = 0;  // times
   };
   Bucket& bucket(int rows);
+  static int best_of(const Bucket& bucket);
 
   int max_drafts_;
   std::array<Bucket, 16> buckets_;  // by the bit width of the number of rows

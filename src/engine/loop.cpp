@@ -166,7 +166,8 @@ void Loop::fetch_prefix(const schedule::Sequence& sequence) {
 StepPlan Loop::plan() {
   scheduler_->advance_clock(std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start_).count());
   const int decoding = scheduler_->decoding();
-  if (options_.adapt_drafts) scheduler_->limit_drafts(draft_pace_.choose(decoding));
+  const bool prompts = scheduler_->running() > decoding || scheduler_->waiting() > 0;
+  if (options_.adapt_drafts) scheduler_->limit_drafts(draft_pace_.choose(decoding, prompts));
   return scheduler_->plan(pace_.token_budget(decoding));
 }
 
@@ -280,8 +281,7 @@ void Loop::commit(const StepPlan& plan, std::vector<run::RowResult>& results, do
   ++metrics_.engine_steps;
 
   const std::vector<TokenEvent> events = scheduler_->commit(plan, sampled_);
-  if (prompt_tokens == 0)
-    draft_pace_.observe(static_cast<int>(plan.rows.size()), static_cast<int>(events.size()), seconds);
+  if (prompt_tokens == 0) observe_guesses(plan, static_cast<int>(events.size()), seconds);
   parts_.inbox->progressed();
   size_t next = 0;  // events come in the order of the rows
   for (size_t r = 0; r < plan.rows.size(); ++r) {
@@ -291,6 +291,11 @@ void Loop::commit(const StepPlan& plan, std::vector<run::RowResult>& results, do
     commit_row(plan.rows[r], results[r], std::span(events).subspan(begin, next - begin));
     scheduler_->set_drafts(plan.rows[r].sequence, std::move(results[r].drafts));
   }
+}
+
+void Loop::observe_guesses(const StepPlan& plan, int tokens, double seconds) {
+  const auto guessed = std::ranges::count_if(plan.rows, [](const PlannedRow& row) { return !row.drafts.empty(); });
+  draft_pace_.observe(static_cast<int>(plan.rows.size()), static_cast<int>(guessed), tokens, seconds);
 }
 
 void Loop::count_drafts(const PlannedRow& row, size_t tokens) {

@@ -79,6 +79,7 @@ class Loop {
   void commit_row(const schedule::PlannedRow& planned, run::RowResult& result,
                   std::span<const schedule::TokenEvent> events);
   void tell_progress(Row& row, int computed);
+  void observe_guesses(const schedule::StepPlan& plan, int tokens, double seconds);
   void count_drafts(const schedule::PlannedRow& row, size_t tokens);
   void observe_token(Row& row, Clock::time_point now);
   void observe_end(const Row& row, schedule::FinishReason reason);

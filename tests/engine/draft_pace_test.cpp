@@ -13,7 +13,7 @@ std::vector<int> chosen(double none, double one, double three, int rows) {
   for (int step = 0; step < 3000; ++step) {
     const int drafts = pace.choose(rows);
     const double token_s = drafts == 0 ? none : drafts == 1 ? one : three;
-    pace.observe(rows, 10, 10 * token_s);
+    pace.observe(rows, drafts > 0 ? rows : 0, 10, 10 * token_s);
     if (step >= 1000) ++counts[static_cast<size_t>(drafts)];
   }
   return counts;
@@ -42,7 +42,7 @@ TEST(DraftPace, SizesOfBatchesAreJudgedApart) {
     for (const int rows : {1, 6}) {
       for (int i = 0; i < 3; ++i) {
         const int drafts = pace.choose(rows);
-        pace.observe(rows, 10, rows == 1 ? 1.0 - 0.1 * drafts : 1.0 + 0.1 * drafts);
+        pace.observe(rows, drafts > 0 ? rows : 0, 10, rows == 1 ? 1.0 - 0.1 * drafts : 1.0 + 0.1 * drafts);
       }
     }
   }
@@ -50,6 +50,39 @@ TEST(DraftPace, SizesOfBatchesAreJudgedApart) {
   for (int i = 0; i < 100; ++i) alone += pace.choose(1), many += pace.choose(6);
   EXPECT_GT(alone, 250);
   EXPECT_LT(many, 50);
+}
+
+// Steps whose rows did not guess, whatever was chosen, are as quick as without: that must not make guesses look quick.
+TEST(DraftPace, RowsThatDoNotGuessSayNothingOfGuesses) {
+  DraftPace pace(3);
+  int chosen = 0;
+  for (int step = 0; step < 3000; ++step) {
+    const int drafts = pace.choose(4);
+    const bool guess = drafts > 0 && step % 100 < 20;  // requests that want guesses, and such that don't, in turn
+    pace.observe(4, guess ? 4 : 0, 10, guess ? 20.0 : 10.0 - 0.1 * drafts);
+    if (step >= 1000) chosen += drafts > 0 ? 1 : 0;
+  }
+  EXPECT_LT(chosen, 100);
+}
+
+TEST(DraftPace, BesidePromptsNothingIsTriedOut) {
+  DraftPace pace(3);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(pace.choose(4, true), 0);  // nothing is known yet
+  for (int i = 0; i < 1000; ++i) {
+    const int drafts = pace.choose(4);
+    pace.observe(4, drafts > 0 ? 4 : 0, 10, 10.0 - drafts);
+  }
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(pace.choose(4, true), 3);
+}
+
+TEST(DraftPace, WhereNobodyEverGuessesNothingIsWaitedFor) {
+  DraftPace pace(3);
+  int last = -1;
+  for (int step = 0; step < 500; ++step) {
+    last = pace.choose(1);
+    pace.observe(1, 0, 1, 1.0);
+  }
+  EXPECT_EQ(last, 0);
 }
 
 TEST(DraftPace, SlotsForTheMostThatAStepCanHold) {
@@ -63,7 +96,7 @@ TEST(DraftPace, WithoutGuessesThereIsNothingToChoose) {
   DraftPace pace(0);
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(pace.choose(1), 0);
-    pace.observe(1, 1, 1);
+    pace.observe(1, 0, 1, 1);
   }
 }
 
