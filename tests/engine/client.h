@@ -239,14 +239,18 @@ class Crowd {
   std::vector<std::unique_ptr<Asked>> asked_;
 };
 
+// n tokens; those of another seed differ from the first on.
+inline Ids tokens(int n, int seed = 3) {
+  Ids ids;
+  for (int i = 0; i < n; ++i)
+    ids.push_back(
+        static_cast<TokenId>(test::mix(static_cast<uint64_t>(seed), static_cast<uint64_t>(i)) % test::kVocab));
+  return ids;
+}
+
 // A prompt that is its own in length and tokens.
 inline Ids prompt_of(int seed, int longest = 200) {
-  Ids prompt;
-  const int n = 1 + static_cast<int>(test::mix(7, static_cast<uint64_t>(seed)) % static_cast<uint64_t>(longest));
-  for (int i = 0; i < n; ++i)
-    prompt.push_back(
-        static_cast<TokenId>(test::mix(static_cast<uint64_t>(seed), static_cast<uint64_t>(i)) % test::kVocab));
-  return prompt;
+  return tokens(1 + static_cast<int>(test::mix(7, static_cast<uint64_t>(seed)) % static_cast<uint64_t>(longest)), seed);
 }
 
 // Polls until it holds; the engine thread needs a moment after it has sent the last event.

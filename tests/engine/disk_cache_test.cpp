@@ -10,14 +10,6 @@
 namespace tutti::engine {
 namespace {
 
-Ids tokens(int n, int seed = 3) {
-  Ids ids;
-  for (int i = 0; i < n; ++i)
-    ids.push_back(
-        static_cast<TokenId>(test::mix(static_cast<uint64_t>(seed), static_cast<uint64_t>(i)) % test::kVocab));
-  return ids;
-}
-
 Answer ask(Engine& engine, const Ids& prompt, int max_tokens = 5) {
   Client client;
   return client.send(engine, prompt, max_tokens).wait();

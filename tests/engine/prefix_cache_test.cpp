@@ -9,14 +9,6 @@
 namespace tutti::engine {
 namespace {
 
-Ids tokens(int n, int seed = 3) {
-  Ids ids;
-  for (int i = 0; i < n; ++i)
-    ids.push_back(
-        static_cast<TokenId>(test::mix(static_cast<uint64_t>(seed), static_cast<uint64_t>(i)) % test::kVocab));
-  return ids;
-}
-
 // Counts the tokens that the model computes.
 struct Counting {
   explicit Counting(KitchenOptions o) : kitchen(o, [this](const ops::StepBatch& b) { computed += b.T(); }) {}
